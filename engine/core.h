@@ -1,0 +1,45 @@
+/* The engine's insides, shared by engine.c (life, requests), step.c (one step) and score.c (one text). */
+#ifndef DLAB_ENGINE_CORE_H
+#define DLAB_ENGINE_CORE_H
+
+#include "engine/forward.h"
+
+struct dlab_engine {
+    dlab_mem *mem;
+    const dlab_model *model;
+    dlab_resolved plan;
+    dlab_weights weights;
+    dlab_forward_ctx fwd;
+    dlab_batcher *batcher;
+    dlab_batch_state batch;
+    int32_t *id_memory;      /* [max_seqs, max_tokens] of the sequences */
+    dlab_desc_head *desc;    /* the host's copy of the descriptor */
+    dlab_slice *slices;      /* [batch_size] */
+    dlab_step_token *tokens; /* [batch_size] of the last step */
+    int32_t *sampled;        /* [max_logits] */
+    int *logit_seq;          /* [max_logits] */
+};
+
+/* Which rows of a step want logits. */
+typedef struct {
+    dlab_want want;
+    int64_t from;   /* score: positions from here on */
+    float *logits;  /* host memory for logits, or NULL */
+} dlab_step_want;
+
+typedef struct {
+    int32_t max_len;
+    int32_t rows, pad_rows, prefill_rows, decode_rows;
+    dlab_op_cost cost;
+} dlab_step_work;
+
+/* Makes room, fills the descriptor, submits the ops, waits, and marks the rows as stored. */
+dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, const dlab_step_want *want,
+                              dlab_step_work *work, dlab_error *err);
+/* The part of a prefix that the next step may take when one sequence runs alone. */
+dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq);
+int dlab_engine_free_seq(const dlab_engine *e);
+dlab_status dlab_engine_open_seq(void *engine, int seq);
+void dlab_engine_close_seq(void *engine, int seq);
+
+#endif

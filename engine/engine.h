@@ -1,0 +1,192 @@
+/* The engine: turns token rows into logits, step by step. The only header of this folder that others include.
+ * It does not know that it is being measured: it reports counts, and whoever drives it has the clock. */
+#ifndef DLAB_ENGINE_ENGINE_H
+#define DLAB_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/param.h"
+#include "base/status.h"
+
+/* ---- plan: one choice an axis -------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *device;
+    const char *kv_store, *kv_k, *kv_v, *kv_growth;
+    int64_t kv_max_tokens;
+    const char *weights_dtype;
+    const char *compute;
+    const char *attention_kernel, *attention_pattern;
+    const char *batch_mode, *batch_padding;
+    int64_t batch_size, batch_token_budget, batch_chunk;
+    double temperature, top_p;
+    int64_t top_k, sample_seed;
+    int64_t threads;
+    const char *isa;
+    int64_t memory_limit_bytes;
+} dlab_plan;
+
+/* The axes' table: key, type, default, choices, help. */
+const dlab_param *dlab_plan_params(size_t *n);
+void dlab_plan_default(dlab_plan *plan);
+/* "KEY=VALUE", as --set takes it. */
+dlab_status dlab_plan_set(dlab_plan *plan, const char *assignment, dlab_error *err);
+
+/* One named entry of an axis, for `dlab list`. */
+typedef struct {
+    const char *axis, *name, *summary;
+} dlab_axis_entry;
+/* All entries of all axes that have files of their own (stores, formats, kernels, batchers, devices, architectures): fills
+ * out up to cap and returns how many there are. */
+size_t dlab_axis_entries(dlab_axis_entry *out, size_t cap);
+
+/* ---- model --------------------------------------------------------------------------------------------------------- */
+
+typedef struct dlab_model dlab_model;
+
+typedef struct {
+    const char *arch;        /* "llama" */
+    const char *name;        /* general.name, or the file's stem, or "synthetic:…" */
+    const char *type;        /* the type of most weight bytes: "Q4_1"; mixed files say "Q4_1 (mixed)" */
+    int32_t n_layers, n_heads, n_kv_heads, head_dim, width, ffn, vocab, context;
+    float eps, rope_base;
+    bool tied_head, synthetic;
+    int64_t n_params;
+    int64_t weight_bytes;    /* as stored; a tied head once */
+    int64_t step_weight_bytes; /* what one step of one row reads: without the embedding table unless it is the head */
+    uint64_t hash;           /* xxHash64 of the file's head, size and sampled content; of the recipe when synthetic */
+} dlab_model_info;
+
+/* spec: a path to a GGUF v3 file, or "synthetic:NAME" (random weights of fixed seed; `dlab list` has the names).
+ * Errors: DLAB_EIO, DLAB_EFORMAT (with the offset), DLAB_ENOTBUILT (another architecture or element type, named). */
+dlab_status dlab_model_open(const char *spec, dlab_model **out, dlab_error *err);
+void dlab_model_close(dlab_model *m);
+const dlab_model_info *dlab_model_get_info(const dlab_model *m);
+/* Names that "synthetic:" takes, NULL-terminated. */
+extern const char *const dlab_synthetic_names[];
+
+/* ---- tokenizer ----------------------------------------------------------------------------------------------------- */
+
+typedef struct dlab_tokenizer dlab_tokenizer;
+
+/* From the model's own vocabulary. A synthetic model has a byte tokenizer (ids 0–255). DLAB_ENOTBUILT names a
+ * pre-tokenizer or a model that has no row in the table. */
+dlab_status dlab_tokenizer_create(const dlab_model *m, dlab_tokenizer **out, dlab_error *err);
+void dlab_tokenizer_destroy(dlab_tokenizer *t);
+/* text: n bytes of any content (bytes that are not UTF-8 are encoded byte by byte). *ids is malloc'd. `special`: control
+ * tokens written in the text become their ids; otherwise they stay text. BOS is added if the model asks for it and
+ * add_bos. */
+dlab_status dlab_tokenizer_encode(const dlab_tokenizer *t, const char *text, size_t n, bool special, bool add_bos,
+                                  int32_t **ids, size_t *n_ids, dlab_error *err);
+/* *text is malloc'd and NUL-terminated past n. Ids out of range are DLAB_EUSAGE. */
+dlab_status dlab_tokenizer_decode(const dlab_tokenizer *t, const int32_t *ids, size_t n_ids, char **text, size_t *n,
+                                  dlab_error *err);
+int32_t dlab_tokenizer_eos(const dlab_tokenizer *t); /* −1: none */
+int32_t dlab_tokenizer_bos(const dlab_tokenizer *t);
+bool dlab_tokenizer_adds_bos(const dlab_tokenizer *t);
+int32_t dlab_tokenizer_vocab(const dlab_tokenizer *t);
+
+/* ---- engine -------------------------------------------------------------------------------------------------------- */
+
+typedef struct dlab_engine dlab_engine;
+
+/* What the workload will need; sizes every buffer, so that no step allocates. */
+typedef struct {
+    int64_t max_seqs;       /* sequences alive at once */
+    int64_t max_tokens;     /* longest sequence, prompt and output together */
+    int64_t max_prompt;     /* longest prompt (rows that a step may have to take at once) */
+    int64_t max_logits;     /* rows of one step that may want logits; 0: max_seqs */
+} dlab_engine_needs;
+
+/* Checks the plan against the model first: DLAB_EIMPOSSIBLE says why it cannot work, DLAB_EOOM what was asked and what was
+ * left. The model is borrowed. `mem` is owned by the engine. */
+dlab_status dlab_engine_create(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
+                               dlab_engine **out, dlab_error *err);
+void dlab_engine_destroy(dlab_engine *e);
+/* Effective values: no "auto" left, sizes as used. */
+const dlab_plan *dlab_engine_plan(const dlab_engine *e);
+void dlab_engine_memory(const dlab_engine *e, dlab_mem_stats *out);
+void dlab_engine_reset_peaks(dlab_engine *e);
+
+typedef struct {
+    int64_t reserved_bytes; /* assigned to live sequences */
+    int64_t used_bytes;     /* hold live tokens */
+    int64_t pool_bytes;     /* the store's own size */
+    int64_t n_growths;      /* reallocations since creation */
+} dlab_kv_stats;
+void dlab_engine_kv(const dlab_engine *e, dlab_kv_stats *out);
+
+/* -- requests: the batcher decides -- */
+
+typedef struct {
+    int64_t id;
+    const int32_t *prompt; /* n_prompt ≥ 1 ids, copied */
+    int64_t n_prompt;
+    int64_t max_new;       /* ≥ 1 */
+    int32_t eos;           /* stops the request when produced; −1: never */
+    uint64_t seed;         /* for sampling: token i of a request depends on (seed, i) alone */
+    int32_t primed;        /* handle of dlab_engine_prime, or −1 */
+} dlab_engine_request;
+
+typedef enum { DLAB_FINISH_NONE, DLAB_FINISH_LENGTH, DLAB_FINISH_EOS } dlab_finish;
+
+typedef struct {
+    int64_t request;
+    int32_t token, index; /* index 0 is the first produced */
+    dlab_finish finish;   /* not NONE on the last token */
+} dlab_step_token;
+
+typedef struct {
+    int32_t n_tokens, n_admitted;
+    const dlab_step_token *tokens;   /* owned by the engine until the next step */
+    const int64_t *admitted;         /* ids of requests admitted in this step */
+    int32_t rows, prefill_rows, decode_rows, pad_rows; /* rows = prefill + decode + pad. Rows that lead to a request's
+                                                          first token are prefill, later ones (recomputed too) decode */
+    int32_t seqs;                    /* live sequences in the step */
+    int32_t slots;                   /* batch.size */
+    int32_t budget;                  /* rows that a step may have */
+    int64_t launches;
+    double bytes, kv_bytes, flops;   /* declared by the ops */
+    int64_t kv_reserved_bytes, kv_used_bytes;
+} dlab_step;
+
+/* Queues a request. DLAB_EIMPOSSIBLE when it can never fit, with the arithmetic. */
+dlab_status dlab_engine_submit(dlab_engine *e, const dlab_engine_request *r, dlab_error *err);
+bool dlab_engine_busy(const dlab_engine *e); /* requests queued or running */
+/* Runs one step and waits for it. */
+dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err);
+/* Drops all requests, queued and running. Primed sequences stay. */
+void dlab_engine_cancel(dlab_engine *e);
+
+/* Fills the cache with a prefix once; requests that name the handle go on behind it, and when they end (or are
+ * cancelled) the sequence is rewound to the prefix. A store that retains nothing keeps the ids and recomputes them. */
+dlab_status dlab_engine_prime(dlab_engine *e, const int32_t *ids, int64_t n, int32_t *handle, dlab_error *err);
+void dlab_engine_unprime(dlab_engine *e); /* releases all of them */
+
+/* -- one text at a time, for quality and tests -- */
+
+/* Runs ids [n] as one sequence through the plan's store, chunked as the plan says. For the last n_last positions: nll [n_last]
+ * gets −log p(ids[p+1] | ids[0…p]) (0 for the very last, which has no successor), top1 [n_last] the most likely next id,
+ * and logits [n_last, vocab], each only if not NULL. n_last ≤ n. Needs an idle engine. */
+dlab_status dlab_engine_score(dlab_engine *e, const int32_t *ids, int64_t n, int64_t n_last, double *nll, int32_t *top1,
+                              float *logits, dlab_error *err);
+
+/* ---- planner ------------------------------------------------------------------------------------------------------- */
+
+/* K4: 2 · layers · kv_heads · head_dim · tokens · batch · bytes, with K and V's own formats; exact integers. */
+typedef struct {
+    int64_t k_bytes, v_bytes, total_bytes;
+    int64_t bytes_per_token; /* of one sequence, all layers */
+} dlab_kv_need;
+/* format: a name of kv.k. DLAB_EUSAGE if unknown or the product overflows. */
+dlab_status dlab_kv_plan(const char *k_format, const char *v_format, int64_t n_layers, int64_t n_kv_heads, int64_t head_dim,
+                         int64_t tokens, int64_t batch, dlab_kv_need *out, dlab_error *err);
+/* What dlab_engine_create would allocate, by pool, without allocating. */
+dlab_status dlab_engine_estimate(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
+                                 size_t bytes[DLAB_POOL_N], dlab_error *err);
+
+#endif

@@ -1,0 +1,163 @@
+#include "engine/plan.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "engine/model/model.h"
+
+#define DEFAULT_CHUNK 512
+#define DEFAULT_BUDGET 2048
+#define HEAD_ROWS 64 /* rows that one pass of the output head takes at most: bounds the memory of the logits */
+#define FIRST_TOKENS 256 /* where a growing store starts */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+dlab_pool dlab_buffer_pool(dlab_buffer b)
+{
+    static const dlab_pool pools[] = {
+#define DLAB_BUFFER_POOL(name, pool) DLAB_POOL_##pool,
+        DLAB_BUFFER_LIST(DLAB_BUFFER_POOL)
+#undef DLAB_BUFFER_POOL
+    };
+    return pools[b];
+}
+
+static int64_t usable_cores(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? most(1, CPU_COUNT(&set)) : 1;
+}
+
+/* Whether most bytes of the layers' products are stored quantized. */
+static bool mostly_quantized(const dlab_model *m)
+{
+    size_t n = 0, quantized = 0, all = 0;
+    const dlab_tensor *t = dlab_model_tensors(m, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (t[i].n_dims < 2) continue;
+        all += t[i].bytes;
+        if (dlab_dtype_block(t[i].dtype) > 1) quantized += t[i].bytes;
+    }
+    return 2 * quantized > all;
+}
+
+static dlab_status resolve_names(dlab_resolved *r, const dlab_model *m, dlab_error *err)
+{
+    dlab_plan *p = &r->plan;
+    r->store = dlab_kv_store_find(p->kv_store);
+    r->batcher = dlab_batcher_find(p->batch_mode);
+    r->attention = dlab_attn_kernel_find(p->attention_kernel);
+    r->kv.k = dlab_kv_format_find(p->kv_k);
+    r->kv.v = dlab_kv_format_find(p->kv_v);
+    if (!r->store || !r->batcher || !r->attention || !r->kv.k || !r->kv.v) {
+        return DLAB_FAIL(err, DLAB_EINTERNAL, "plan: a name passed the table but has no entry");
+    }
+    if (strcmp(p->isa, "auto") == 0) p->isa = dlab_isa_best();
+    if (p->threads == 0) p->threads = usable_cores();
+    bool quantized = mostly_quantized(m);
+    if (strcmp(p->compute, "auto") == 0) p->compute = quantized ? "int8" : "f32";
+    r->int8 = strcmp(p->compute, "int8") == 0;
+    if (r->int8 && !quantized) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "compute: int8 needs quantized weights, and most of this model's are %s: use compute: f32",
+                         dlab_model_get_info(m)->type);
+    }
+    return DLAB_OK;
+}
+
+static dlab_status resolve_limits(dlab_resolved *r, const dlab_model_info *info, dlab_error *err)
+{
+    dlab_plan *p = &r->plan;
+    dlab_engine_needs *n = &r->needs;
+    if (n->max_seqs < 1 || n->max_tokens < 1 || n->max_prompt < 1 || n->max_prompt > n->max_tokens) {
+        return DLAB_FAIL(err, DLAB_EINTERNAL, "engine: needs of %lld sequences, %lld tokens, prompt %lld", (long long)n->max_seqs,
+                         (long long)n->max_tokens, (long long)n->max_prompt);
+    }
+    if (n->max_tokens > info->context) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "a sequence of %lld tokens (prompt, depth and output): the model's context is %d",
+                         (long long)n->max_tokens, info->context);
+    }
+    if (p->kv_max_tokens > 0 && p->kv_max_tokens < n->max_tokens) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "kv.max_tokens: %lld is less than the longest sequence of the workload, %lld",
+                         (long long)p->kv_max_tokens, (long long)n->max_tokens);
+    }
+    if (p->kv_max_tokens == 0) p->kv_max_tokens = n->max_tokens;
+    n->max_seqs = most(n->max_seqs, p->batch_size);
+    if (r->store->retains) {
+        if (p->batch_chunk == 0) p->batch_chunk = DEFAULT_CHUNK;
+        if (p->batch_token_budget == 0) p->batch_token_budget = most(DEFAULT_BUDGET, p->batch_size);
+        if (p->batch_token_budget < p->batch_size) {
+            return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "batch.token_budget: %lld rows a step cannot hold a decode step of batch.size %lld",
+                             (long long)p->batch_token_budget, (long long)p->batch_size);
+        }
+        r->max_rows = least(p->batch_token_budget, p->batch_size * least(p->batch_chunk, n->max_tokens));
+        return DLAB_OK;
+    }
+    if (p->batch_chunk > 0 || p->batch_token_budget > 0) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "kv.store: %s keeps nothing between steps, so a prefix cannot be split: leave batch.chunk and "
+                         "batch.token_budget at 0", r->store->name);
+    }
+    r->max_rows = p->batch_size * n->max_tokens;
+    return DLAB_OK;
+}
+
+static size_t mul(int64_t a, int64_t b, int64_t c) { return (size_t)a * (size_t)b * (size_t)c; }
+
+static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
+{
+    int64_t rows = r->max_rows, width = info->width, q = (int64_t)info->n_heads * info->head_dim;
+    int64_t kv = (int64_t)info->n_kv_heads * info->head_dim, widest = most(most(width, q), info->ffn);
+    r->max_logits = least(rows, most(r->needs.max_logits, r->plan.batch_size));
+    r->head_rows = least(HEAD_ROWS, r->max_logits);
+    size_t *b = r->bytes;
+    b[DLAB_BUFFER_DESC] = sizeof(dlab_desc_head) + (size_t)rows * sizeof(dlab_desc_row) +
+                          (size_t)r->plan.batch_size * (sizeof(dlab_desc_seq) + (size_t)r->store->max_segs * sizeof(dlab_desc_seg)) +
+                          (size_t)r->max_logits * sizeof(dlab_desc_logit);
+    b[DLAB_BUFFER_ROPE] = mul(r->needs.max_tokens, info->head_dim, sizeof(float));
+    b[DLAB_BUFFER_STREAM] = b[DLAB_BUFFER_NORM] = mul(rows, width, sizeof(float));
+    b[DLAB_BUFFER_QACT] = r->int8 ? mul(rows, (widest + DLAB_QACT_BLOCK - 1) / DLAB_QACT_BLOCK, sizeof(dlab_qact_block)) : 0;
+    b[DLAB_BUFFER_Q] = b[DLAB_BUFFER_ATTN] = mul(rows, q, sizeof(float));
+    b[DLAB_BUFFER_K] = b[DLAB_BUFFER_V] = mul(rows, kv, sizeof(float));
+    b[DLAB_BUFFER_GATE] = b[DLAB_BUFFER_UP] = mul(rows, info->ffn, sizeof(float));
+    b[DLAB_BUFFER_HEAD] = mul(r->head_rows, width, sizeof(float));
+    b[DLAB_BUFFER_LOGITS] = mul(r->head_rows, info->vocab, sizeof(float));
+    b[DLAB_BUFFER_TOKENS] = mul(r->max_logits, 1, sizeof(int32_t));
+    b[DLAB_BUFFER_NLL] = mul(r->max_logits, 1, sizeof(double));
+    dlab_attn_shape shape = {info->n_heads, info->head_dim, rows, r->needs.max_tokens};
+    b[DLAB_BUFFER_ATTN_SCRATCH] = r->attention->scratch_bytes(&shape);
+    b[DLAB_BUFFER_SAMPLE_SCRATCH] = r->plan.temperature > 0 ? mul(r->head_rows, info->vocab, 8) : 0;
+}
+
+dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
+                              dlab_resolved *out, dlab_error *err)
+{
+    const dlab_model_info *info = dlab_model_get_info(m);
+    *out = (dlab_resolved){.plan = *plan, .needs = *needs};
+    DLAB_TRY(resolve_names(out, m, err));
+    DLAB_TRY(resolve_limits(out, info, err));
+    out->kv.n_layers = info->n_layers;
+    out->kv.n_kv_heads = info->n_kv_heads;
+    out->kv.head_dim = info->head_dim;
+    out->kv.max_seqs = out->needs.max_seqs;
+    out->kv.max_tokens = out->plan.kv_max_tokens;
+    out->kv.first_tokens = FIRST_TOKENS;
+    out->kv.grow = strcmp(out->plan.kv_growth, "double") == 0;
+    size_buffers(out, info);
+    dlab_model_mapping(m, &out->weight_bytes);
+    return DLAB_OK;
+}
+
+dlab_status dlab_engine_estimate(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
+                                 size_t bytes[DLAB_POOL_N], dlab_error *err)
+{
+    dlab_resolved r;
+    memset(bytes, 0, DLAB_POOL_N * sizeof *bytes);
+    DLAB_TRY(dlab_plan_resolve(plan, m, needs, &r, err));
+    for (int i = 0; i < DLAB_BUFFER_N; i++) bytes[dlab_buffer_pool((dlab_buffer)i)] += r.bytes[i];
+    bytes[DLAB_POOL_KV] = (size_t)r.store->bytes(&r.kv);
+    bytes[DLAB_POOL_WEIGHTS] = r.weight_bytes;
+    return DLAB_OK;
+}

@@ -1,0 +1,57 @@
+/* A plan made whole: every "auto" resolved, every name looked up, checked for compatibility before anything is allocated;
+ * and from it the size of every buffer. */
+#ifndef DLAB_ENGINE_PLAN_H
+#define DLAB_ENGINE_PLAN_H
+
+#include "engine/attention/attention.h"
+#include "engine/batch/batcher.h"
+#include "engine/engine.h"
+#include "engine/kv/store.h"
+
+/* Buffers of a step. name, pool */
+#define DLAB_BUFFER_LIST(X)                                                                                            \
+    X(DESC, ACTIVATIONS)     /* the step descriptor */                                                                 \
+    X(ROPE, ACTIVATIONS)     /* f32 [max_tokens, d/2, 2] */                                                            \
+    X(STREAM, ACTIVATIONS)   /* f32 [R, D] the residual stream */                                                      \
+    X(NORM, ACTIVATIONS)     /* f32 [R, D] */                                                                          \
+    X(QACT, ACTIVATIONS)     /* quantized activations [R, max(D, H·d, F)] */                                           \
+    X(Q, ACTIVATIONS)        /* f32 [R, H, d] */                                                                       \
+    X(K, ACTIVATIONS)        /* f32 [R, G, d] */                                                                       \
+    X(V, ACTIVATIONS)        /* f32 [R, G, d] */                                                                       \
+    X(ATTN, ACTIVATIONS)     /* f32 [R, H, d] */                                                                       \
+    X(GATE, ACTIVATIONS)     /* f32 [R, F] */                                                                          \
+    X(UP, ACTIVATIONS)       /* f32 [R, F] */                                                                          \
+    X(HEAD, ACTIVATIONS)     /* f32 [S, D]: logit rows, S a pass of the head */                                        \
+    X(LOGITS, ACTIVATIONS)   /* f32 [S, V] */                                                                          \
+    X(TOKENS, ACTIVATIONS)   /* i32 [L] sampled, or the most likely */                                                 \
+    X(NLL, ACTIVATIONS)      /* f64 [L] */                                                                             \
+    X(ATTN_SCRATCH, SCRATCH) /* what the attention kernel asks for */                                                  \
+    X(SAMPLE_SCRATCH, SCRATCH) /* [S, V] · 8 bytes, when sampling is not greedy */
+
+typedef enum {
+#define DLAB_BUFFER_ENUM(name, pool) DLAB_BUFFER_##name,
+    DLAB_BUFFER_LIST(DLAB_BUFFER_ENUM)
+#undef DLAB_BUFFER_ENUM
+        DLAB_BUFFER_N
+} dlab_buffer;
+
+typedef struct {
+    dlab_plan plan;       /* effective */
+    dlab_engine_needs needs;
+    const dlab_kv_store_ops *store;
+    const dlab_batcher_ops *batcher;
+    const dlab_attn_kernel *attention;
+    dlab_kv_config kv;    /* dev not set */
+    int64_t max_rows;     /* R */
+    int64_t max_logits;   /* L: rows of a step that may want logits */
+    int64_t head_rows;    /* S */
+    bool int8;            /* quantized weights meet quantized activations */
+    size_t bytes[DLAB_BUFFER_N];
+    size_t weight_bytes;
+} dlab_resolved;
+
+dlab_pool dlab_buffer_pool(dlab_buffer b);
+dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
+                              dlab_resolved *out, dlab_error *err);
+
+#endif

@@ -1,0 +1,117 @@
+/* The axes' keys: the one table from which YAML, --set, `dlab list` and docs/experiments.md come. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/model/arch.h"
+#include "engine/plan.h"
+
+#define NAMES(fn, table)                                                                                               \
+    extern const char *const table##_names[]; /* generated beside the table */                                         \
+    static const char *const *fn(void) { return table##_names; }
+NAMES(store_names, dlab_kv_stores)
+NAMES(format_names, dlab_kv_formats)
+NAMES(attention_names, dlab_attn_kernels)
+NAMES(batcher_names, dlab_batchers)
+NAMES(device_names, dlab_devices)
+
+#define WORDS(fn, ...)                                                                                                 \
+    static const char *const *fn(void)                                                                                 \
+    {                                                                                                                  \
+        static const char *const words[] = {__VA_ARGS__, NULL};                                                        \
+        return words;                                                                                                  \
+    }
+WORDS(growth_words, "fixed", "double")
+WORDS(weights_words, "file")
+WORDS(compute_words, "auto", "f32", "int8")
+WORDS(pattern_words, "dense")
+WORDS(padding_words, "compute", "skip")
+WORDS(isa_words, "auto", "plain", "avx2", "avx512")
+
+#define AT(field) offsetof(dlab_plan, field)
+static const dlab_param PARAMS[] = {
+    {"device", DLAB_PARAM_CHOICE, AT(device), "cpu", 1, 0, device_names,
+     "where ops run; guard and ref are slow devices for tests: one that faults on undeclared access, and the oracle"},
+    {"kv.store", DLAB_PARAM_CHOICE, AT(kv_store), "contiguous", 1, 0, store_names,
+     "where K and V of past tokens live: one reserved region a sequence, or nowhere (recomputed at every step)"},
+    {"kv.growth", DLAB_PARAM_CHOICE, AT(kv_growth), "fixed", 1, 0, growth_words,
+     "contiguous store: reserve the maximum at the start, or double on demand (one reallocation and copy, counted)"},
+    {"kv.max_tokens", DLAB_PARAM_INT, AT(kv_max_tokens), "0", 0, 1 << 24, NULL,
+     "tokens reserved for each sequence; 0: the longest that the workload needs"},
+    {"kv.k", DLAB_PARAM_CHOICE, AT(kv_k), "f16", 1, 0, format_names, "element format of cached keys"},
+    {"kv.v", DLAB_PARAM_CHOICE, AT(kv_v), "f16", 1, 0, format_names, "element format of cached values"},
+    {"weights.dtype", DLAB_PARAM_CHOICE, AT(weights_dtype), "file", 1, 0, weights_words,
+     "element type of weights in memory: as the file stores them"},
+    {"compute", DLAB_PARAM_CHOICE, AT(compute), "auto", 1, 0, compute_words,
+     "arithmetic of the products: f32, or int8 (activations quantized in blocks of 32 for integer dot products with "
+     "quantized weights); auto: int8 when most weights are quantized, else f32"},
+    {"attention.kernel", DLAB_PARAM_CHOICE, AT(attention_kernel), "fused", 1, 0, attention_names,
+     "one pass with an online softmax, or three passes with the scores in memory"},
+    {"attention.pattern", DLAB_PARAM_CHOICE, AT(attention_pattern), "dense", 1, 0, pattern_words,
+     "which past positions are attended"},
+    {"batch.mode", DLAB_PARAM_CHOICE, AT(batch_mode), "static", 1, 0, batcher_names,
+     "who runs in a step: a static batch starts and is released together"},
+    {"batch.size", DLAB_PARAM_INT, AT(batch_size), "1", 1, 4096, NULL, "sequences that run at once"},
+    {"batch.padding", DLAB_PARAM_CHOICE, AT(batch_padding), "compute", 1, 0, padding_words,
+     "static batch: rows that pad a shorter prompt or an ended request are computed, or skipped"},
+    {"batch.token_budget", DLAB_PARAM_INT, AT(batch_token_budget), "0", 0, 1 << 24, NULL,
+     "rows of one step at most; 0: 2048 (no bound without a cache, which cannot split a prefix)"},
+    {"batch.chunk", DLAB_PARAM_INT, AT(batch_chunk), "0", 0, 1 << 24, NULL,
+     "rows of one sequence in one step of prefill at most; 0: 512 (no bound without a cache)"},
+    {"sample.temperature", DLAB_PARAM_FLOAT, AT(temperature), "0", 0, 100, NULL, "0: greedy"},
+    {"sample.top_k", DLAB_PARAM_INT, AT(top_k), "0", 0, 1 << 24, NULL, "keep the k most likely tokens; 0: all"},
+    {"sample.top_p", DLAB_PARAM_FLOAT, AT(top_p), "1", 0, 1, NULL,
+     "keep the most likely tokens that together reach this probability"},
+    {"sample.seed", DLAB_PARAM_INT, AT(sample_seed), "1", 0, 9007199254740992.0, NULL, "seed of the draws"},
+    {"threads", DLAB_PARAM_INT, AT(threads), "0", 0, 1024, NULL, "threads of the engine; 0: every core that we may use"},
+    {"isa", DLAB_PARAM_CHOICE, AT(isa), "auto", 1, 0, isa_words,
+     "instruction set of the CPU's kernels; auto: the best that this CPU has"},
+    {"memory_limit", DLAB_PARAM_SIZE, AT(memory_limit_bytes), "0", 0, 1e15, NULL,
+     "bytes that all pools together may take (weights, kv, activations, scratch); 0: no limit"},
+};
+
+const dlab_param *dlab_plan_params(size_t *n)
+{
+    *n = sizeof PARAMS / sizeof *PARAMS;
+    return PARAMS;
+}
+
+void dlab_plan_default(dlab_plan *plan)
+{
+    memset(plan, 0, sizeof *plan);
+    dlab_param_defaults(PARAMS, sizeof PARAMS / sizeof *PARAMS, plan);
+}
+
+dlab_status dlab_plan_set(dlab_plan *plan, const char *assignment, dlab_error *err)
+{
+    char key[64];
+    const char *eq = strchr(assignment, '=');
+    if (!eq || eq == assignment || (size_t)(eq - assignment) >= sizeof key) {
+        return DLAB_FAIL(err, DLAB_EUSAGE, "'%s': expected KEY=VALUE, such as kv.k=f32", assignment);
+    }
+    memcpy(key, assignment, (size_t)(eq - assignment));
+    key[eq - assignment] = 0;
+    const dlab_param *p = dlab_param_find(PARAMS, sizeof PARAMS / sizeof *PARAMS, key);
+    if (p) return dlab_param_set(p, plan, eq + 1, err);
+    const char *keys[sizeof PARAMS / sizeof *PARAMS + 1] = {0};
+    for (size_t i = 0; i < sizeof PARAMS / sizeof *PARAMS; i++) keys[i] = PARAMS[i].key;
+    const char *near = dlab_nearest(key, keys);
+    return DLAB_FAIL(err, DLAB_EUSAGE, "'%s' is not a key of the plan%s%s%s (`dlab list` has them)", key,
+                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+#define ENTRIES(axis_name, table)                                                                                      \
+    for (size_t i = 0; (table)[i]; i++, n++) {                                                                         \
+        if (n < cap) out[n] = (dlab_axis_entry){axis_name, (table)[i]->name, (table)[i]->summary};                     \
+    }
+
+size_t dlab_axis_entries(dlab_axis_entry *out, size_t cap)
+{
+    size_t n = 0;
+    ENTRIES("device", dlab_devices)
+    ENTRIES("kv.store", dlab_kv_stores)
+    ENTRIES("kv.k, kv.v", dlab_kv_formats)
+    ENTRIES("attention.kernel", dlab_attn_kernels)
+    ENTRIES("batch.mode", dlab_batchers)
+    ENTRIES("architecture", dlab_archs)
+    return n;
+}

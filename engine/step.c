@@ -1,0 +1,183 @@
+/* One step: slices → rows in the descriptor → ops → what is stored and what came out. */
+#include <string.h>
+
+#include "base/rng.h"
+#include "engine/core.h"
+
+/* The draw of token `index` of a request depends on its seed and the index alone, not on its neighbours. */
+static uint64_t draw_of(uint64_t seed, int64_t index)
+{
+    uint64_t state = seed + (uint64_t)index * 0x9E3779B97F4A7C15u;
+    return dlab_splitmix64(&state);
+}
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+typedef struct {
+    dlab_engine *e;
+    const dlab_step_want *want;
+    dlab_desc_row *rows;
+    dlab_desc_seq *seqs;
+    dlab_desc_seg *segs;
+    dlab_desc_logit *logits;
+    dlab_step_work *work;
+} builder;
+
+static int64_t slice_len(const dlab_slice *sl) { return most(sl->pad_pos + sl->n_pad, sl->first + sl->n_rows); }
+
+static void add_rows(builder *b, const dlab_slice *sl, int32_t seq_index)
+{
+    dlab_engine *e = b->e;
+    const dlab_seq *s = &e->batch.seqs[sl->seq];
+    dlab_desc_head *d = e->desc;
+    for (int32_t i = 0; i < sl->n_pad; i++) {
+        b->rows[d->n_rows++] = (dlab_desc_row){.k_slot = -1, .v_slot = -1, .pos = (int32_t)(sl->pad_pos + i), .seq = seq_index};
+    }
+    for (int32_t i = 0; i < sl->n_rows; i++) {
+        int64_t pos = sl->first + i;
+        dlab_desc_row *r = &b->rows[d->n_rows];
+        *r = (dlab_desc_row){.token = s->ids[pos], .pos = (int32_t)pos, .seq = seq_index};
+        e->fwd.store->ops->place(e->fwd.store, sl->seq, pos, &r->k_slot, &r->v_slot);
+        bool last = pos + 1 == s->n_ids;
+        if (b->want->want == DLAB_WANT_SCORE ? pos >= b->want->from : b->want->want == DLAB_WANT_SAMPLE && last) {
+            b->logits[d->n_logits] = (dlab_desc_logit){
+                .row = d->n_rows,
+                .target = last ? -1 : s->ids[pos + 1],
+                .draw = draw_of(s->seed, s->n_new),
+            };
+            e->logit_seq[d->n_logits++] = sl->seq;
+        }
+        d->n_rows++;
+    }
+}
+
+static void add_slice(builder *b, const dlab_slice *sl)
+{
+    dlab_engine *e = b->e;
+    dlab_desc_head *d = e->desc;
+    int64_t len = slice_len(sl);
+    dlab_desc_seq *q = &b->seqs[d->n_seqs];
+    *q = (dlab_desc_seq){.row_begin = d->n_rows, .n_rows = sl->n_pad + sl->n_rows, .seg_begin = d->n_segs, .len = (int32_t)len};
+    q->n_segs = e->fwd.store->ops->segments(e->fwd.store, sl->seq, len, b->segs + d->n_segs);
+    d->n_segs += q->n_segs;
+    add_rows(b, sl, d->n_seqs++);
+    if (len > b->work->max_len) b->work->max_len = (int32_t)len;
+    b->work->rows += sl->n_pad + sl->n_rows;
+    b->work->pad_rows += sl->n_pad;
+    *(e->batch.seqs[sl->seq].n_new == 0 ? &b->work->prefill_rows : &b->work->decode_rows) += sl->n_rows;
+}
+
+/* The arrays follow the head without gaps, so that a small step uploads little. Logits come last: their number is known
+ * only once the rows are. */
+static builder begin_descriptor(dlab_engine *e, const dlab_slice *slices, int n, const dlab_step_want *want,
+                                dlab_step_work *work)
+{
+    dlab_desc_head *d = e->desc;
+    size_t rows = 0, segs = (size_t)n * (size_t)e->plan.store->max_segs;
+    for (int i = 0; i < n; i++) rows += (size_t)(slices[i].n_pad + slices[i].n_rows);
+    *d = (dlab_desc_head){.row_off = sizeof *d};
+    d->seq_off = d->row_off + (uint32_t)(rows * sizeof(dlab_desc_row));
+    d->seg_off = d->seq_off + (uint32_t)((size_t)n * sizeof(dlab_desc_seq));
+    d->logit_off = d->seg_off + (uint32_t)(segs * sizeof(dlab_desc_seg));
+    char *base = (char *)d;
+    return (builder){
+        .e = e,
+        .want = want,
+        .rows = (dlab_desc_row *)(base + d->row_off),
+        .seqs = (dlab_desc_seq *)(base + d->seq_off),
+        .segs = (dlab_desc_seg *)(base + d->seg_off),
+        .logits = (dlab_desc_logit *)(base + d->logit_off),
+        .work = work,
+    };
+}
+
+dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, const dlab_step_want *want,
+                              dlab_step_work *work, dlab_error *err)
+{
+    dlab_kv_store *store = e->fwd.store;
+    *work = (dlab_step_work){0};
+    for (int i = 0; i < n; i++) DLAB_TRY(store->ops->extend(store, slices[i].seq, slice_len(&slices[i]), err));
+    int64_t rows = 0;
+    for (int i = 0; i < n; i++) rows += slices[i].n_pad + slices[i].n_rows;
+    if (rows > e->plan.max_rows || n > e->plan.plan.batch_size) {
+        return DLAB_FAIL(err, DLAB_EINTERNAL, "a step of %lld rows in %d slices, made for %lld in %lld", (long long)rows, n,
+                         (long long)e->plan.max_rows, (long long)e->plan.plan.batch_size);
+    }
+    builder b = begin_descriptor(e, slices, n, want, work);
+    for (int i = 0; i < n; i++) add_slice(&b, &slices[i]);
+    size_t bytes = e->desc->logit_off + (size_t)e->desc->n_logits * sizeof(dlab_desc_logit);
+    DLAB_TRY(dlab_forward(&e->fwd, e->desc, bytes, work->max_len, want->want, want->logits, &work->cost, err));
+    dlab_device *dev = e->fwd.dev;
+    if (e->desc->n_logits > 0) {
+        DLAB_TRY(dev->ops->download(dev, e->sampled, (dlab_at){e->fwd.buf[DLAB_BUFFER_TOKENS], 0},
+                                    (size_t)e->desc->n_logits * sizeof *e->sampled, err));
+    }
+    DLAB_TRY(dev->ops->sync(dev, err));
+    for (int i = 0; i < n; i++) {
+        if (slices[i].n_rows == 0) continue;
+        dlab_seq *s = &e->batch.seqs[slices[i].seq];
+        s->n_stored = slices[i].first + slices[i].n_rows;
+        store->ops->set_live(store, slices[i].seq, s->n_stored);
+    }
+    return DLAB_OK;
+}
+
+dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq)
+{
+    const dlab_seq *s = &e->batch.seqs[seq];
+    int64_t rows = dlab_seq_due(&e->batch, s), room = e->batch.chunk < e->batch.token_budget ? e->batch.chunk : e->batch.token_budget;
+    return (dlab_slice){.seq = seq, .first = s->n_ids - rows, .n_rows = (int32_t)(rows < room ? rows : room)};
+}
+
+static dlab_status take_token(dlab_engine *e, int i, dlab_step_token *out, dlab_error *err)
+{
+    dlab_seq *s = &e->batch.seqs[e->logit_seq[i]];
+    int32_t token = e->sampled[i];
+    if (token < 0 || token >= e->fwd.info->vocab) {
+        return DLAB_FAIL(err, DLAB_EFORMAT,
+                         "request %lld: the logits of token %lld are not numbers: the model's weights or a kernel are broken",
+                         (long long)s->request, (long long)s->n_new);
+    }
+    s->ids[s->n_ids++] = token;
+    *out = (dlab_step_token){.request = s->request, .token = token, .index = (int32_t)s->n_new++};
+    if (s->eos >= 0 && token == s->eos) s->finish = DLAB_FINISH_EOS;
+    else if (s->n_new == s->max_new) s->finish = DLAB_FINISH_LENGTH;
+    out->finish = s->finish;
+    return DLAB_OK;
+}
+
+static int live_seqs(const dlab_engine *e, const dlab_slice *slices, int n)
+{
+    int live = 0;
+    for (int i = 0; i < n; i++) live += e->batch.seqs[slices[i].seq].finish == DLAB_FINISH_NONE;
+    return live;
+}
+
+dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
+{
+    *out = (dlab_step){.tokens = e->tokens, .admitted = e->batch.admitted, .slots = (int32_t)e->plan.plan.batch_size,
+                       .budget = (int32_t)e->plan.plan.batch_token_budget};
+    e->batch.n_admitted = 0;
+    uint64_t launches = e->fwd.dev->ops->launches(e->fwd.dev);
+    int n = e->batcher->ops->next(e->batcher, &e->batch, e->slices);
+    out->n_admitted = e->batch.n_admitted;
+    if (n == 0) return DLAB_OK;
+    dlab_step_work work;
+    dlab_step_want want = {.want = DLAB_WANT_SAMPLE};
+    out->seqs = live_seqs(e, e->slices, n);
+    DLAB_TRY(dlab_step_execute(e, e->slices, n, &want, &work, err));
+    for (int i = 0; i < e->desc->n_logits; i++) DLAB_TRY(take_token(e, i, &e->tokens[out->n_tokens++], err));
+    out->rows = work.rows;
+    out->prefill_rows = work.prefill_rows;
+    out->decode_rows = work.decode_rows;
+    out->pad_rows = work.pad_rows;
+    out->bytes = work.cost.bytes_read + work.cost.bytes_written;
+    out->kv_bytes = work.cost.kv_bytes;
+    out->flops = work.cost.flops;
+    out->launches = (int64_t)(e->fwd.dev->ops->launches(e->fwd.dev) - launches);
+    dlab_kv_stats kv;
+    dlab_engine_kv(e, &kv);
+    out->kv_reserved_bytes = kv.reserved_bytes;
+    out->kv_used_bytes = kv.used_bytes;
+    return DLAB_OK;
+}

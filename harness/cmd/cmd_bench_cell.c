@@ -1,0 +1,265 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "harness/cmd/cmd_bench.h"
+#include "results/metric.h"
+
+/* ---- the list of cells ---------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    dlab_bench_cell *cells;
+    size_t n, cap;
+} cell_list;
+
+static dlab_status add_cell(cell_list *l, const dlab_bench_cell *base, int64_t n_prompt, int64_t n_gen, dlab_error *err)
+{
+    if (n_prompt == 0 && n_gen == 0) return DLAB_OK;
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? 2 * l->cap : 16;
+        dlab_bench_cell *more = realloc(l->cells, cap * sizeof *more);
+        if (!more) return DLAB_FAIL(err, DLAB_EOOM, "no memory for the list of tests");
+        l->cells = more;
+        l->cap = cap;
+    }
+    l->cells[l->n] = *base;
+    l->cells[l->n].n_prompt = n_prompt;
+    l->cells[l->n].n_gen = n_gen;
+    l->n++;
+    return DLAB_OK;
+}
+
+/* llama-bench: all of -p, then all of -n, then all of -pg. */
+static dlab_status add_tests(cell_list *l, const dlab_bench_opts *o, const dlab_bench_cell *base, dlab_error *err)
+{
+    for (size_t i = 0; i < o->prompt.n; i++) DLAB_TRY(add_cell(l, base, o->prompt.v[i], 0, err));
+    for (size_t i = 0; i < o->gen.n; i++) DLAB_TRY(add_cell(l, base, 0, o->gen.v[i], err));
+    for (size_t i = 0; i < o->pg_prompt.n; i++) DLAB_TRY(add_cell(l, base, o->pg_prompt.v[i], o->pg_gen.v[i], err));
+    return DLAB_OK;
+}
+
+/* Every combination of the flags that make a configuration, one digit of a mixed-radix counter each. */
+typedef struct {
+    size_t n; /* values; a flag that was not given has one: the plan's own */
+    size_t at;
+} digit;
+
+enum { D_DEPTH, D_CTK, D_CTV, D_FA, D_BATCH, D_UBATCH, D_THREADS, D_NPL, N_DIGITS };
+
+static void apply(const dlab_bench_opts *o, const digit *d, dlab_bench_cell *c)
+{
+    c->plan = o->plan;
+    c->depth = o->depth.v[d[D_DEPTH].at];
+    if (o->ctk.n) c->plan.kv_k = o->ctk.v[d[D_CTK].at];
+    if (o->ctv.n) c->plan.kv_v = o->ctv.v[d[D_CTV].at];
+    if (o->fa.n) c->plan.attention_kernel = o->fa.v[d[D_FA].at];
+    if (o->n_batch.n) c->plan.batch_token_budget = o->n_batch.v[d[D_BATCH].at];
+    if (o->n_ubatch.n) c->plan.batch_chunk = o->n_ubatch.v[d[D_UBATCH].at];
+    if (o->threads.n) c->plan.threads = o->threads.v[d[D_THREADS].at];
+    if (o->npl.n) c->plan.batch_size = o->npl.v[d[D_NPL].at];
+    c->npl = c->plan.batch_size;
+}
+
+dlab_status dlab_bench_cells(const dlab_bench_opts *o, dlab_bench_cell **out, size_t *n, dlab_error *err)
+{
+    digit d[N_DIGITS] = {
+        [D_DEPTH] = {o->depth.n, 0},     [D_CTK] = {o->ctk.n, 0},       [D_CTV] = {o->ctv.n, 0},
+        [D_FA] = {o->fa.n, 0},           [D_BATCH] = {o->n_batch.n, 0}, [D_UBATCH] = {o->n_ubatch.n, 0},
+        [D_THREADS] = {o->threads.n, 0}, [D_NPL] = {o->npl.n, 0},
+    };
+    cell_list list = {0};
+    for (;;) {
+        dlab_bench_cell base = {0};
+        apply(o, d, &base);
+        dlab_status st = add_tests(&list, o, &base, err);
+        if (st != DLAB_OK) {
+            free(list.cells);
+            return st;
+        }
+        size_t i = N_DIGITS;
+        while (i > 0 && ++d[i - 1].at >= d[i - 1].n) d[--i].at = 0;
+        if (i == 0) break;
+    }
+    *out = list.cells;
+    *n = list.n;
+    return DLAB_OK;
+}
+
+void dlab_bench_test_name(const dlab_bench_cell *c, char *buf, size_t size)
+{
+    char pp[32] = "", tg[32] = "", depth[32] = "", npl[32] = "";
+    if (c->n_prompt) snprintf(pp, sizeof pp, "pp%" PRId64, c->n_prompt);
+    if (c->n_gen) snprintf(tg, sizeof tg, "%stg%" PRId64, c->n_prompt ? "+" : "", c->n_gen);
+    if (c->depth) snprintf(depth, sizeof depth, " @ d%" PRId64, c->depth);
+    if (c->npl > 1) snprintf(npl, sizeof npl, " npl%" PRId64, c->npl);
+    snprintf(buf, size, "%s%s%s%s", pp, tg, depth, npl);
+}
+
+/* ---- one cell ------------------------------------------------------------------------------------------------------- */
+
+/* A prompt test ends with its first token. A generation test of N tokens is N steps of one row, as in llama-bench: the
+ * one-token prompt gives the first. Both together are the prompt's steps and N more. */
+static dlab_workload workload_of(const dlab_bench_cell *c)
+{
+    return (dlab_workload){.kind = "batch",
+                           .requests = c->npl,
+                           .prompt = c->n_prompt ? c->n_prompt : 1,
+                           .output = !c->n_gen     ? 1
+                                     : c->n_prompt ? c->n_gen + 1
+                                                   : c->n_gen,
+                           .depth = c->depth,
+                           .ignore_eos = true,
+                           .seed = 1};
+}
+
+static double metric_of(const char *name, const dlab_run *r)
+{
+    const dlab_metric *m = dlab_metric_find(name);
+    const dlab_metric_window all = DLAB_WINDOW_ALL;
+    dlab_metric_value v = {.value = NAN};
+    if (m) m->compute(r, &all, &v);
+    return v.value;
+}
+
+/* When the last token of the test came, counted from the start: for prompts, the last request's first token. */
+static double last_token_ns(const dlab_run *r)
+{
+    double last = NAN;
+    for (size_t i = 0; i < r->n_tokens; i++) last = fmax(last, r->tokens[i].t);
+    return last;
+}
+
+static void keep_sample(const dlab_bench_cell *c, const dlab_run *r, dlab_bench_row *out)
+{
+    size_t i = out->n++;
+    double tokens = (double)((c->n_prompt + c->n_gen) * c->npl);
+    out->time_ns[i] = last_token_ns(r);
+    out->rate[i] = tokens / out->time_ns[i] * 1e9;
+    out->ttft_ms[i] = metric_of("ttft", r) / 1e6;
+    out->tpot_ms[i] = metric_of("tpot", r) / 1e6;
+    out->mem_peak = fmax(out->mem_peak, metric_of("mem_peak", r));
+}
+
+typedef struct {
+    const char *test;
+    bool on;
+} progress_line;
+
+static void tell_phase(void *ctx, const char *phase)
+{
+    const progress_line *p = ctx;
+    if (p->on && strcmp(phase, "measure") != 0) fprintf(stderr, "dlab bench: %s: %s\n", p->test, phase);
+}
+
+static dlab_status measure_repeats(const dlab_bench_opts *o, dlab_session *s, const progress_line *p,
+                                   dlab_bench_row *out, dlab_error *err)
+{
+    for (int64_t i = 0; i < o->repeats; i++) {
+        dlab_run run;
+        dlab_run_init(&run);
+        if (p->on) fprintf(stderr, "dlab bench: %s: run %" PRId64 " of %" PRId64 "\n", p->test, i + 1, o->repeats);
+        dlab_status st = dlab_session_run(s, i, o->no_warmup ? 0 : 1, &run, err);
+        if (st == DLAB_OK) {
+            if (i == 0) out->started_unix = run.started_unix;
+            keep_sample(out->cell, &run, out);
+        }
+        dlab_run_free(&run);
+        DLAB_TRY(st);
+    }
+    return DLAB_OK;
+}
+
+static const dlab_target_ops *engine_target(void)
+{
+    for (size_t i = 0; dlab_targets[i]; i++) {
+        if (strcmp(dlab_targets[i]->name, "engine") == 0) return dlab_targets[i];
+    }
+    return NULL;
+}
+
+static dlab_status effective_plan(const dlab_session *s, dlab_plan *plan, dlab_error *err)
+{
+    size_t n = 0;
+    const dlab_param *table = dlab_plan_params(&n);
+    dlab_settings settings = {0};
+    dlab_status st = dlab_session_settings(s, &settings, err);
+    for (size_t i = 0; st == DLAB_OK && i < n; i++) {
+        const char *value = dlab_settings_get(&settings, table[i].key);
+        if (value) st = dlab_param_set(&table[i], plan, value, err);
+    }
+    dlab_settings_free(&settings);
+    return st;
+}
+
+static dlab_status run_cell(const dlab_bench_opts *o, const dlab_model *m, const volatile sig_atomic_t *interrupted,
+                            dlab_bench_row *out, dlab_error *err)
+{
+    char test[96];
+    dlab_bench_test_name(out->cell, test, sizeof test);
+    progress_line p = {test, o->progress};
+    dlab_workload w = workload_of(out->cell);
+    dlab_measure measure = {.repeats = o->repeats, .warmup = 1, .order = "grouped"};
+    dlab_session_opts opts = {.target = engine_target(),
+                              .model = m,
+                              .model_name = out->model_path,
+                              .plan = &out->cell->plan,
+                              .workload = &w,
+                              .measure = &measure,
+                              .phase = tell_phase,
+                              .phase_ctx = &p,
+                              .interrupted = interrupted};
+    dlab_session *s = NULL;
+    dlab_status st = dlab_session_create(&opts, &s, err);
+    if (st == DLAB_OK) st = effective_plan(s, &out->plan, err);
+    if (st == DLAB_OK) st = measure_repeats(o, s, &p, out, err);
+    dlab_session_destroy(s);
+    return st;
+}
+
+dlab_status dlab_bench_measure(const dlab_bench_opts *o, const dlab_bench_cell *c, const dlab_model *m,
+                               const char *model_path, const volatile sig_atomic_t *interrupted, dlab_bench_row *out,
+                               dlab_error *err)
+{
+    size_t n = (size_t)o->repeats;
+    *out = (dlab_bench_row){.cell = c,
+                            .model = dlab_model_get_info(m),
+                            .model_path = model_path,
+                            .plan = c->plan,
+                            .started_unix = NAN,
+                            .mem_peak = NAN};
+    out->time_ns = calloc(4 * n, sizeof *out->time_ns);
+    if (!out->time_ns) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu samples", n);
+    out->rate = out->time_ns + n;
+    out->ttft_ms = out->rate + n;
+    out->tpot_ms = out->ttft_ms + n;
+    dlab_error own = {0};
+    dlab_status st = run_cell(o, m, interrupted, out, &own);
+    out->status = dlab_session_status(st);
+    if (st == DLAB_EINTERRUPTED) return DLAB_FAIL(err, st, "interrupted");
+    if (st != DLAB_OK) snprintf(out->reason, sizeof out->reason, "%s", own.msg);
+    return DLAB_OK;
+}
+
+void dlab_bench_row_free(dlab_bench_row *r)
+{
+    free(r->time_ns);
+    r->time_ns = r->rate = r->ttft_ms = r->tpot_ms = NULL;
+    r->n = 0;
+}
+
+dlab_bench_stat dlab_bench_stat_of(const double *x, size_t n)
+{
+    dlab_bench_stat s = {NAN, NAN, 0};
+    double mean = 0, m2 = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) continue;
+        double d = x[i] - mean;
+        mean += d / (double)++s.n;
+        m2 += d * (x[i] - mean);
+    }
+    if (s.n > 0) s.mean = mean;
+    if (s.n > 1) s.sd = sqrt(m2 / (double)(s.n - 1));
+    return s;
+}

@@ -1,0 +1,21 @@
+/* A record with the sections of its experiment that say how to show it. */
+#ifndef DLAB_HARNESS_CMD_CMD_RECORD_H
+#define DLAB_HARNESS_CMD_CMD_RECORD_H
+
+#include "plots/plot.h"
+#include "results/record.h"
+#include "results/report.h"
+
+typedef struct {
+    dlab_record record;
+    dlab_yaml *spec; /* of record.spec_text; NULL where the record has none */
+    dlab_report_spec report;
+    dlab_plot_spec plots[DLAB_PLOT_MAX];
+    size_t n_plots;
+} dlab_cmd_record;
+
+/* *out must be freed in any case. */
+dlab_status dlab_cmd_record_read(const char *path, dlab_cmd_record *out, dlab_error *err);
+void dlab_cmd_record_free(dlab_cmd_record *r);
+
+#endif

@@ -1,0 +1,229 @@
+/* dlab generate: text from one prompt, token by token. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "harness/cmd/cmd_util.h"
+
+enum { KEY_GREEDY = DLAB_CMD_KEY, KEY_NO_SPECIAL, KEY_EOS };
+
+typedef struct {
+    const char *model, *text, *file, *format;
+    int64_t n;
+    bool no_special, eos;
+    dlab_plan plan;
+} generate_opts;
+
+static const char *const formats[] = {"text", "json", NULL};
+
+static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
+{
+    generate_opts *o = opts;
+    switch (key) {
+    case 'm':
+        o->model = arg;
+        return DLAB_OK;
+    case 'p':
+        o->text = arg;
+        return DLAB_OK;
+    case 'f':
+        o->file = arg;
+        return DLAB_OK;
+    case 'n':
+        return dlab_cmd_int("-n", arg, 1, 1 << 24, &o->n, err);
+    case KEY_GREEDY:
+        return dlab_plan_set(&o->plan, "sample.temperature=0", err);
+    case KEY_NO_SPECIAL:
+        o->no_special = true;
+        return DLAB_OK;
+    case KEY_EOS:
+        o->eos = true;
+        return DLAB_OK;
+    case DLAB_CMD_KEY_SET:
+        return dlab_plan_set(&o->plan, arg, err);
+    default:
+        return dlab_cmd_choice("-o", arg, formats, &o->format, err);
+    }
+}
+
+static const struct argp_option options[] = {
+    DLAB_CMD_OPT_MODEL,
+    {"prompt", 'p', "TEXT", 0, "the prompt", 0},
+    {"file", 'f', "FILE", 0, "the prompt's file; - is standard input", 0},
+    {"n-predict", 'n', "N", 0, "tokens to produce (default 128)", 0},
+    {"greedy", KEY_GREEDY, NULL, 0, "the likeliest token each time: sample.temperature=0, which is the default", 0},
+    {"eos", KEY_EOS, NULL, 0, "stop at the model's end-of-sequence token (else exactly N tokens, as in a measurement)",
+     0},
+    {"no-special", KEY_NO_SPECIAL, NULL, 0, "control tokens written in the prompt stay text", 0},
+    DLAB_CMD_OPT_SET,
+    {"output", 'o', "FORMAT", 0, "text (default, as it comes) or json (ids, text, timing)", 0},
+    {0},
+};
+
+static const dlab_cmd_cli cli = {
+    .name = "generate",
+    .about = "Goes on with a prompt.",
+    .example =
+        "  dlab generate -p \"Once upon a time\" -n 32\n"
+        "  dlab generate -m synthetic:tiny -p Hi -n 8 --set sample.temperature=0.7 --set sample.top_p=0.9 -o json",
+    .options = options,
+    .set = set,
+};
+
+typedef struct {
+    const dlab_tokenizer *tok;
+    int32_t *prompt, *ids;
+    size_t n_prompt, n_ids;
+    size_t shown; /* bytes of the text that are printed */
+    dlab_finish finish;
+    int64_t t_start_ns, t_first_ns, t_last_ns;
+    dlab_kv_stats kv;
+    dlab_mem_stats mem;
+} generation;
+
+/* The end of the last whole UTF-8 character: the rest may be finished by the next token. */
+static size_t whole_characters(const char *s, size_t n)
+{
+    for (size_t back = 1; back <= 4 && back <= n; back++) {
+        unsigned char c = (unsigned char)s[n - back];
+        if (c < 0x80) return n;
+        if (c < 0xc0) continue;
+        size_t len = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+        return len > back ? n - back : n;
+    }
+    return n;
+}
+
+/* The text of all ids so far is decoded anew: what a token stands for may depend on those before it. */
+static dlab_status show_text(generation *g, bool last, dlab_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    DLAB_TRY(dlab_tokenizer_decode(g->tok, g->ids, g->n_ids, &text, &n, err));
+    size_t end = last ? n : whole_characters(text, n);
+    if (end > g->shown) {
+        fwrite(text + g->shown, 1, end - g->shown, stdout);
+        g->shown = end;
+    }
+    free(text);
+    return dlab_cmd_flush(err);
+}
+
+static dlab_status produce(const dlab_cmd_ctx *ctx, const generate_opts *o, dlab_engine *e, generation *g,
+                           dlab_error *err)
+{
+    dlab_clock *clock = dlab_clock_real();
+    dlab_engine_request r = {.prompt = g->prompt,
+                             .n_prompt = (int64_t)g->n_prompt,
+                             .max_new = o->n,
+                             .eos = o->eos ? dlab_tokenizer_eos(g->tok) : -1,
+                             .seed = (uint64_t)o->plan.sample_seed,
+                             .primed = -1};
+    bool stream = o->format == formats[0];
+    g->t_start_ns = dlab_clock_now_ns(clock);
+    DLAB_TRY(dlab_engine_submit(e, &r, err));
+    while (dlab_engine_busy(e)) {
+        dlab_step s = {0};
+        if (*ctx->interrupted) return DLAB_FAIL(err, DLAB_EINTERRUPTED, "interrupted after %zu tokens", g->n_ids);
+        DLAB_TRY(dlab_engine_step(e, &s, err));
+        for (int32_t i = 0; i < s.n_tokens && g->n_ids < (size_t)o->n; i++) {
+            g->t_last_ns = dlab_clock_now_ns(clock);
+            if (!g->n_ids) g->t_first_ns = g->t_last_ns;
+            g->ids[g->n_ids++] = s.tokens[i].token;
+            g->finish = s.tokens[i].finish;
+        }
+        if (stream && s.n_tokens) DLAB_TRY(show_text(g, false, err));
+        if (stream && dlab_cmd_reader_gone()) return DLAB_OK;
+    }
+    dlab_engine_kv(e, &g->kv);
+    dlab_engine_memory(e, &g->mem);
+    return DLAB_OK;
+}
+
+static json_t *ids_json(const int32_t *ids, size_t n)
+{
+    json_t *j = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(j, json_integer(ids[i]));
+    return j;
+}
+
+static dlab_status print_document(const generation *g, const dlab_model *m, const dlab_plan *plan, dlab_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    DLAB_TRY(dlab_tokenizer_decode(g->tok, g->ids, g->n_ids, &text, &n, err));
+    double ttft = (double)(g->t_first_ns - g->t_start_ns) / 1e6;
+    double tpot = g->n_ids > 1 ? (double)(g->t_last_ns - g->t_first_ns) / 1e6 / (double)(g->n_ids - 1) : NAN;
+    json_t *timing = json_pack("{s:o, s:o, s:o}", "ttft_ms", dlab_json_number(ttft), "tpot_ms", dlab_json_number(tpot),
+                               "e2e_ms", dlab_json_number((double)(g->t_last_ns - g->t_start_ns) / 1e6));
+    json_t *memory =
+        json_pack("{s:I, s:I, s:I}", "peak_bytes", (json_int_t)g->mem.peak_bytes, "kv_peak_bytes",
+                  (json_int_t)g->mem.pool[DLAB_POOL_KV].peak_bytes, "kv_pool_bytes", (json_int_t)g->kv.pool_bytes);
+    json_t *j = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "ids", ids_json(g->ids, g->n_ids), "text",
+                          dlab_cmd_text_json(text, n), "prompt_ids", ids_json(g->prompt, g->n_prompt), "finish",
+                          g->finish == DLAB_FINISH_EOS ? "eos" : "length", "timing", timing, "memory", memory, "model",
+                          dlab_cmd_model_json(m), "plan", dlab_cmd_plan_json(plan));
+    free(text);
+    return dlab_cmd_print_json(j, err);
+}
+
+static dlab_status encode_prompt(const generate_opts *o, generation *g, dlab_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    DLAB_TRY(dlab_cmd_get_text(o->text, o->file, &text, &n, err));
+    dlab_status st = dlab_tokenizer_encode(g->tok, text, n, !o->no_special, true, &g->prompt, &g->n_prompt, err);
+    free(text);
+    if (st == DLAB_OK && !g->n_prompt)
+        st = DLAB_FAIL(err, DLAB_EUSAGE, "the prompt is empty: one token at least is needed");
+    return st;
+}
+
+static dlab_status generate(const dlab_cmd_ctx *ctx, const generate_opts *o, dlab_error *err)
+{
+    dlab_model *m = NULL;
+    dlab_tokenizer *tok = NULL;
+    dlab_engine *e = NULL;
+    generation g = {0};
+    dlab_status st = DLAB_OK;
+    DLAB_TRY_DONE(st, dlab_cmd_model_open(o->model, &m, err));
+    DLAB_TRY_DONE(st, dlab_tokenizer_create(m, &tok, err));
+    g.tok = tok;
+    DLAB_TRY_DONE(st, encode_prompt(o, &g, err));
+    g.ids = calloc((size_t)o->n, sizeof *g.ids);
+    if (!g.ids) {
+        st = DLAB_FAIL(err, DLAB_EOOM, "-n: no memory for %lld token ids", (long long)o->n);
+        goto done;
+    }
+    dlab_engine_needs needs = {
+        .max_seqs = 1, .max_tokens = (int64_t)g.n_prompt + o->n, .max_prompt = (int64_t)g.n_prompt};
+    DLAB_TRY_DONE(st, dlab_engine_create(&o->plan, m, &needs, &e, err));
+    DLAB_TRY_DONE(st, produce(ctx, o, e, &g, err));
+    if (o->format == formats[1]) {
+        st = print_document(&g, m, dlab_engine_plan(e), err);
+    } else {
+        st = show_text(&g, true, err);
+        putchar('\n');
+    }
+done:
+    free(g.ids);
+    free(g.prompt);
+    dlab_engine_destroy(e);
+    dlab_tokenizer_destroy(tok);
+    dlab_model_close(m);
+    return st;
+}
+
+static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit_code, dlab_error *err)
+{
+    *exit_code = 0;
+    generate_opts o = {.format = formats[0], .n = 128};
+    bool helped = false;
+    dlab_plan_default(&o.plan);
+    DLAB_TRY(dlab_cmd_parse(&cli, argc, argv, &o, &helped, err));
+    if (helped) return DLAB_OK;
+    return generate(ctx, &o, err);
+}
+
+const dlab_command dlab_command_generate = {.name = "generate", .summary = "text from a prompt", .run = run};

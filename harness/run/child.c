@@ -1,0 +1,198 @@
+#include "harness/run/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness/run/wire.h"
+
+extern char **environ;
+
+struct dlab_child {
+    pid_t pid;  /* 0 once reaped */
+    int socket; /* the worker's standard input and output */
+    int errors; /* its standard error */
+    dlab_lines lines;
+    char said[256]; /* the last line of its standard error that was not empty */
+    char partial[256];
+    char last_words[512];
+};
+
+static dlab_status spawn(const char *exe, int socket, int errors, pid_t *pid, dlab_error *err)
+{
+    char name[] = "dlab", command[] = "worker", flag[] = "--parent", parent[24];
+    char *argv[] = {name, command, flag, parent, NULL};
+    snprintf(parent, sizeof parent, "%ld", (long)getpid());
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t usual, none;
+    sigemptyset(&none);
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGPIPE);
+    sigaddset(&usual, SIGINT);
+    sigaddset(&usual, SIGTERM);
+    if (posix_spawn_file_actions_init(&files) != 0) return DLAB_FAIL(err, DLAB_EOOM, "no memory to start a worker");
+    if (posix_spawnattr_init(&attr) != 0) {
+        posix_spawn_file_actions_destroy(&files);
+        return DLAB_FAIL(err, DLAB_EOOM, "no memory to start a worker");
+    }
+    posix_spawn_file_actions_adddup2(&files, socket, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, socket, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&files, errors, STDERR_FILENO);
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setsigdefault(&attr, &usual);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    int rc = posix_spawn(pid, exe, &files, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    return rc == 0 ? DLAB_OK : DLAB_FAIL(err, DLAB_EIO, "starting a worker (%s): %s", exe, strerror(rc));
+}
+
+dlab_status dlab_child_start(const char *exe, dlab_child **out, dlab_error *err)
+{
+    int sock[2] = {-1, -1}, errors[2] = {-1, -1};
+    *out = NULL;
+    dlab_child *c = calloc(1, sizeof *c);
+    if (!c) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a worker");
+    bool piped = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock) == 0 && pipe2(errors, O_CLOEXEC) == 0;
+    dlab_status st = piped ? DLAB_OK : DLAB_FAIL(err, DLAB_EIO, "no pipe to a worker: %s", strerror(errno));
+    c->socket = sock[0];
+    c->errors = errors[0];
+    if (st == DLAB_OK) st = spawn(exe, sock[1], errors[1], &c->pid, err);
+    if (st == DLAB_OK) {
+        fcntl(c->errors, F_SETFL, O_NONBLOCK);
+        *out = c;
+        c = NULL;
+    }
+    if (sock[1] >= 0) close(sock[1]);
+    if (errors[1] >= 0) close(errors[1]);
+    dlab_child_destroy(c);
+    return st;
+}
+
+/* Keeps the last line with something in it; control characters would spoil the table that shows it. */
+static void hear(dlab_child *c)
+{
+    char buf[1024];
+    ssize_t got = -1;
+    while (c->errors >= 0 && (got = read(c->errors, buf, sizeof buf)) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            size_t n = strlen(c->partial);
+            if (buf[i] == '\n') {
+                if (n > 0) memcpy(c->said, c->partial, n + 1);
+                c->partial[0] = 0;
+            } else if (n + 1 < sizeof c->partial) {
+                c->partial[n] = (unsigned char)buf[i] < ' ' ? ' ' : buf[i];
+                c->partial[n + 1] = 0;
+            }
+        }
+    }
+    if (got == 0) { /* closed: polling it again would only spin */
+        close(c->errors);
+        c->errors = -1;
+    }
+}
+
+static void describe_end(dlab_child *c, int status)
+{
+    char how[160];
+    if (WIFSIGNALED(status)) {
+        int sig = WTERMSIG(status);
+        snprintf(how, sizeof how, "killed by signal %d (%s)%s", sig, strsignal(sig),
+                 sig == SIGKILL ? ", perhaps by a system that ran out of memory" : "");
+    } else {
+        snprintf(how, sizeof how, "the worker left with exit code %d and without an answer", WEXITSTATUS(status));
+    }
+    hear(c);
+    const char *words = *c->partial ? c->partial : c->said;
+    snprintf(c->last_words, sizeof c->last_words, "%s%s%s", how, *words ? "; it said: " : "", words);
+}
+
+/* Its end of the socket is closed, so it is about to be gone; if not within two seconds, it is made to go. */
+static void reap(dlab_child *c)
+{
+    int status = 0;
+    if (c->pid <= 0) return;
+    for (int i = 0;; i++) {
+        pid_t got = waitpid(c->pid, &status, i < 200 ? WNOHANG : 0);
+        if (got == c->pid) break;
+        if (got < 0 && errno != EINTR) break;
+        if (i == 199) kill(-c->pid, SIGKILL);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    c->pid = 0;
+    describe_end(c, status);
+}
+
+void dlab_child_destroy(dlab_child *c)
+{
+    if (!c) return;
+    if (c->pid > 0) {
+        kill(-c->pid, SIGKILL);
+        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {
+        }
+    }
+    if (c->socket >= 0) close(c->socket);
+    if (c->errors >= 0) close(c->errors);
+    dlab_lines_free(&c->lines);
+    free(c);
+}
+
+void dlab_child_close(dlab_child *c)
+{
+    dlab_error ignored;
+    dlab_status st = dlab_child_send(c, json_pack("{s:s}", "cmd", "close"), &ignored);
+    for (int i = 0; st == DLAB_OK && i < 20 && c->pid > 0; i++) {
+        dlab_child_event event;
+        json_t *msg = NULL;
+        st = dlab_child_wait(c, 100, &event, &msg, &ignored);
+        json_decref(msg);
+    }
+}
+
+dlab_status dlab_child_send(dlab_child *c, json_t *msg, dlab_error *err) { return dlab_wire_send(c->socket, msg, err); }
+
+static dlab_status next_message(dlab_child *c, dlab_child_event *event, json_t **msg, dlab_error *err)
+{
+    const char *line = dlab_lines_next(&c->lines);
+    if (!line) return DLAB_OK;
+    DLAB_TRY(dlab_wire_parse(line, msg, err));
+    *event = DLAB_CHILD_MESSAGE;
+    return DLAB_OK;
+}
+
+dlab_status dlab_child_wait(dlab_child *c, int timeout_ms, dlab_child_event *event, json_t **msg, dlab_error *err)
+{
+    *event = DLAB_CHILD_QUIET;
+    *msg = NULL;
+    DLAB_TRY(next_message(c, event, msg, err));
+    if (*event != DLAB_CHILD_QUIET) return DLAB_OK;
+    struct pollfd fds[2] = {{.fd = c->socket, .events = POLLIN}, {.fd = c->errors, .events = POLLIN}};
+    if (poll(fds, 2, timeout_ms) < 0) {
+        return errno == EINTR ? DLAB_OK : DLAB_FAIL(err, DLAB_EIO, "waiting for a worker: %s", strerror(errno));
+    }
+    if (fds[1].revents) hear(c);
+    if (!fds[0].revents) return DLAB_OK;
+    bool eof = false;
+    DLAB_TRY(dlab_lines_fill(&c->lines, c->socket, &eof, err));
+    DLAB_TRY(next_message(c, event, msg, err));
+    if (eof && *event == DLAB_CHILD_QUIET) {
+        reap(c);
+        *event = DLAB_CHILD_DIED;
+    }
+    return DLAB_OK;
+}
+
+const char *dlab_child_last_words(const dlab_child *c) { return c->last_words; }
+
+pid_t dlab_child_pid(const dlab_child *c) { return c->pid; }

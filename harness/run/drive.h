@@ -1,0 +1,28 @@
+/* The one loop that measures: submits requests, steps the target, stamps events by one clock. */
+#ifndef DLAB_HARNESS_RUN_DRIVE_H
+#define DLAB_HARNESS_RUN_DRIVE_H
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "harness/target/target.h"
+#include "harness/workload/workload.h"
+
+typedef struct {
+    int64_t time_limit_ns;    /* 0: none; the run ends after the step in progress with status truncated */
+    int64_t memory_sample_ns; /* 0: each step */
+    int32_t eos;              /* −1: ignore */
+    bool sample_rss;
+    const volatile sig_atomic_t *interrupted; /* DLAB_EINTERRUPTED after the step in progress; NULL: never */
+} dlab_drive_opts;
+
+/* How many of request i's depth tokens are primed: all of them, or all but one where no prompt is measured, since a request
+ * must hand at least one token over. */
+int64_t dlab_requests_primed(const dlab_requests *q, int64_t i);
+
+/* handles: [n] of dlab_engine_prime for each request (−1: none), or NULL. Appends to out (reserved before the clock
+ * starts). Statuses other than ok and truncated are returned as errors; what was measured stays in *out. */
+dlab_status dlab_drive(dlab_target *t, dlab_clock *clock, const dlab_requests *requests, const int32_t *handles,
+                       const dlab_drive_opts *opts, dlab_run *out, dlab_error *err);
+
+#endif

@@ -1,0 +1,104 @@
+#include "harness/run/outlook.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/run/config.h"
+#include "harness/workload/workload.h"
+
+static void give_up(dlab_outlook *o, dlab_status status, const char *reason)
+{
+    o->status = status;
+    snprintf(o->reason, sizeof o->reason, "%s", reason);
+}
+
+static void estimate(const dlab_point *p, const dlab_model *model, dlab_outlook *o)
+{
+    dlab_engine_needs needs = {0};
+    dlab_error e = {0};
+    dlab_workload_needs(&p->workload, p->plan.batch_size, &needs);
+    dlab_status st = dlab_engine_estimate(&p->plan, model, &needs, o->bytes, &e);
+    if (st == DLAB_EIMPOSSIBLE || st == DLAB_ENOTBUILT) give_up(o, st, e.msg);
+    if (st != DLAB_OK) return; /* any other failure is the worker's to find and to tell */
+    for (int i = 0; i < DLAB_POOL_N; i++) o->total_bytes += (int64_t)o->bytes[i];
+}
+
+/* Opens the model of point `first` once and answers for all points that use it. */
+static void survey_model(const dlab_spec *spec, size_t first, dlab_outlook *o)
+{
+    const char *name = spec->points[first].model;
+    dlab_model *model = NULL;
+    dlab_error e = {0};
+    uint64_t hash = 0;
+    dlab_status st = dlab_config_model_hash(name, &hash, &e);
+    if (st == DLAB_OK) st = dlab_model_open(name, &model, &e);
+    for (size_t i = first; i < spec->n_points; i++) {
+        if (strcmp(spec->points[i].model, name) != 0) continue;
+        o[i].model_hash = hash;
+        if (o[i].status != DLAB_OK) continue;
+        if (st != DLAB_OK) {
+            give_up(&o[i], st, e.msg);
+        } else {
+            estimate(&spec->points[i], model, &o[i]);
+        }
+    }
+    dlab_model_close(model);
+}
+
+static bool seen_before(const dlab_spec *spec, size_t i)
+{
+    size_t j = 0;
+    while (strcmp(spec->points[j].model, spec->points[i].model) != 0) j++;
+    return j < i;
+}
+
+/* One broken model is a row's reason; if nothing else is left, it is the answer to the whole command. */
+static dlab_status check_models(const dlab_outlook *o, size_t n, dlab_error *err)
+{
+    size_t broken = n;
+    for (size_t i = 0; i < n; i++) {
+        if (o[i].status == DLAB_OK) return DLAB_OK;
+        if (o[i].status != DLAB_EIMPOSSIBLE && broken == n) broken = i;
+    }
+    return broken < n ? DLAB_FAIL(err, o[broken].status, "%s", o[broken].reason) : DLAB_OK;
+}
+
+static dlab_status make_keys(const dlab_spec *spec, const char *exe, const dlab_settings *environment, dlab_outlook *o,
+                             dlab_error *err)
+{
+    dlab_config_site site;
+    DLAB_TRY(dlab_config_site_get(exe, environment, &site, err));
+    for (size_t i = 0; i < spec->n_points; i++) {
+        const dlab_point *p = &spec->points[i];
+        bool taken = true;
+        for (int copy = 0; taken; copy++) {
+            taken = false;
+            DLAB_TRY(dlab_config_key(p, &spec->measure, o[i].model_hash, &site, copy, o[i].key, err));
+            for (size_t j = 0; j < i && !taken; j++) taken = strcmp(o[j].key, o[i].key) == 0;
+        }
+    }
+    return DLAB_OK;
+}
+
+dlab_status dlab_outlook_make(const dlab_spec *spec, bool target_needs_model, const char *exe,
+                              const dlab_settings *environment, dlab_outlook **out, dlab_error *err)
+{
+    *out = NULL;
+    dlab_outlook *o = calloc(spec->n_points ? spec->n_points : 1, sizeof *o);
+    if (!o) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu points", spec->n_points);
+    for (size_t i = 0; i < spec->n_points; i++) {
+        if (*spec->points[i].skip) give_up(&o[i], DLAB_EIMPOSSIBLE, spec->points[i].skip);
+    }
+    for (size_t i = 0; target_needs_model && i < spec->n_points; i++) {
+        if (!seen_before(spec, i)) survey_model(spec, i, o);
+    }
+    dlab_status st = check_models(o, spec->n_points, err);
+    if (st == DLAB_OK) st = make_keys(spec, exe, environment, o, err);
+    if (st == DLAB_OK) {
+        *out = o;
+    } else {
+        free(o);
+    }
+    return st;
+}

@@ -1,0 +1,252 @@
+#include "harness/run/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "harness/probes/probes.h"
+#include "harness/quality/ppl.h"
+#include "harness/run/config.h"
+
+/* Vocabularies keep control and single-byte tokens at their start; prompts are drawn from the words behind. */
+#define FIRST_WORD 256
+#define TEXT_MAX   ((size_t)256 << 20)
+
+struct dlab_session {
+    dlab_session_opts opts;
+    dlab_plan plan; /* requested */
+    dlab_workload workload;
+    dlab_measure measure;
+    char *model_name;
+    dlab_target *target;
+    dlab_requests requests, warmup;
+    int32_t *handles; /* [requests.n] of the primed depths; −1: none */
+    int32_t eos;
+    bool primed, warmed;
+};
+
+static void tell(const dlab_session *s, const char *phase)
+{
+    if (s->opts.phase) s->opts.phase(s->opts.phase_ctx, phase);
+}
+
+static dlab_status find_eos(const dlab_session *s, int32_t *eos, dlab_error *err)
+{
+    *eos = -1;
+    if (s->workload.ignore_eos || !s->opts.model) return DLAB_OK;
+    dlab_tokenizer *t = NULL;
+    DLAB_TRY(dlab_tokenizer_create(s->opts.model, &t, err));
+    *eos = dlab_tokenizer_eos(t);
+    dlab_tokenizer_destroy(t);
+    return DLAB_OK;
+}
+
+static dlab_status build_requests(dlab_session *s, dlab_error *err)
+{
+    int32_t vocab = s->opts.model ? dlab_model_get_info(s->opts.model)->vocab : 2 * FIRST_WORD;
+    int32_t first = vocab > FIRST_WORD ? FIRST_WORD : 0;
+    int64_t batch = s->target->ops->plan(s->target)->batch_size;
+    dlab_workload other = s->workload;
+    other.seed = s->workload.seed ^ 0x77a5; /* warm-up must not leave the measured tokens in any cache */
+    DLAB_TRY(dlab_workload_build(&s->workload, batch, first, vocab, &s->requests, err));
+    DLAB_TRY(dlab_workload_build(&other, batch, first, vocab, &s->warmup, err));
+    s->handles = malloc((s->requests.n > 0 ? (size_t)s->requests.n : 1) * sizeof *s->handles);
+    if (!s->handles) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %" PRId64 " requests", s->requests.n);
+    for (int64_t i = 0; i < s->requests.n; i++) s->handles[i] = -1;
+    return DLAB_OK;
+}
+
+dlab_status dlab_session_create(const dlab_session_opts *opts, dlab_session **out, dlab_error *err)
+{
+    *out = NULL;
+    dlab_session *s = calloc(1, sizeof *s);
+    if (!s) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a session");
+    s->opts = *opts;
+    s->plan = *opts->plan;
+    s->workload = *opts->workload;
+    s->measure = *opts->measure;
+    s->model_name = strdup(opts->model_name ? opts->model_name : "");
+    dlab_status st = s->model_name ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "no memory for a session");
+    dlab_engine_needs needs = {0};
+    if (st != DLAB_OK) goto done;
+    dlab_workload_needs(&s->workload, s->plan.batch_size, &needs);
+    DLAB_TRY_DONE(st, opts->target->create(&s->plan, opts->model, &needs, &s->target, err));
+    DLAB_TRY_DONE(st, build_requests(s, err));
+    DLAB_TRY_DONE(st, find_eos(s, &s->eos, err));
+    *out = s;
+    return DLAB_OK;
+
+done:
+    dlab_session_destroy(s);
+    return st;
+}
+
+void dlab_session_destroy(dlab_session *s)
+{
+    if (!s) return;
+    if (s->target) s->target->ops->destroy(s->target);
+    dlab_requests_free(&s->requests);
+    dlab_requests_free(&s->warmup);
+    free(s->handles);
+    free(s->model_name);
+    free(s);
+}
+
+dlab_status dlab_session_settings(const dlab_session *s, dlab_settings *out, dlab_error *err)
+{
+    dlab_workload effective = s->workload;
+    effective.requests = s->requests.n;
+    return dlab_config_settings(s->model_name, s->target->ops->plan(s->target), &effective, &s->measure, out, err);
+}
+
+static dlab_status prime(dlab_session *s, dlab_error *err)
+{
+    const dlab_requests *q = &s->requests;
+    if (s->workload.depth > 0) tell(s, "prime");
+    for (int64_t i = 0; i < q->n; i++) {
+        int64_t n = dlab_requests_primed(q, i);
+        if (n == 0) continue;
+        dlab_status st = s->target->ops->prime(s->target, q->ids + q->offset[i], n, &s->handles[i], err);
+        if (st != DLAB_OK) return dlab_error_prefix(err, st, "filling the cache to depth %" PRId64, q->depth[i]);
+    }
+    s->primed = true;
+    return DLAB_OK;
+}
+
+static dlab_drive_opts drive_opts(const dlab_session *s)
+{
+    return (dlab_drive_opts){.time_limit_ns = s->measure.time_limit_ns,
+                             .memory_sample_ns = s->measure.memory_sample_ns,
+                             .eos = s->eos,
+                             /* reading /proc at each step would cost more than some steps do */
+                             .sample_rss = s->measure.memory_sample_ns > 0,
+                             .interrupted = s->opts.interrupted};
+}
+
+static dlab_status warm_up(dlab_session *s, int64_t times, dlab_error *err)
+{
+    dlab_drive_opts o = drive_opts(s);
+    if (times > 0) tell(s, "warmup");
+    for (int64_t i = 0; i < times; i++) {
+        dlab_run thrown_away;
+        dlab_run_init(&thrown_away);
+        dlab_status st = dlab_drive(s->target, dlab_clock_real(), &s->warmup, s->handles, &o, &thrown_away, err);
+        dlab_run_free(&thrown_away);
+        if (st != DLAB_OK) return dlab_error_prefix(err, st, "warm-up");
+    }
+    s->warmed = true;
+    return DLAB_OK;
+}
+
+static double unix_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void keep_memory(const dlab_session *s, int64_t growths_before, dlab_run *out)
+{
+    dlab_mem_stats mem = {0};
+    dlab_kv_stats kv = {0};
+    s->target->ops->memory(s->target, &mem, &kv);
+    for (int p = 0; p < DLAB_POOL_N; p++) out->pool_peak[p] = (int64_t)mem.pool[p].peak_bytes;
+    out->mem_peak = (int64_t)mem.peak_bytes;
+    out->weight_bytes = (int64_t)mem.pool[DLAB_POOL_WEIGHTS].used_bytes;
+    out->kv_pool = kv.pool_bytes;
+    out->kv_growths = kv.n_growths - growths_before;
+    out->rss_peak = dlab_probe_rss_peak_bytes();
+}
+
+static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
+{
+    dlab_drive_opts o = drive_opts(s);
+    dlab_mem_stats mem = {0};
+    dlab_kv_stats before = {0};
+    tell(s, "measure");
+    s->target->ops->memory(s->target, &mem, &before);
+    s->target->ops->reset_peaks(s->target);
+    dlab_probe_rss_reset();
+    out->started_unix = unix_now();
+    dlab_status st = dlab_drive(s->target, dlab_clock_real(), &s->requests, s->handles, &o, out, err);
+    keep_memory(s, before.n_growths, out);
+    return st;
+}
+
+static dlab_status read_corpus(const dlab_session *s, char **owned, const char **text, size_t *n, dlab_error *err)
+{
+    *text = dlab_bundled_text(n);
+    if (!*s->measure.ppl_text) return DLAB_OK;
+    DLAB_TRY(dlab_file_read(s->measure.ppl_text, TEXT_MAX, owned, n, err));
+    *text = *owned;
+    return DLAB_OK;
+}
+
+/* On a target of its own, made for one text at a time, so that the measured target's memory is not blown up by it. */
+static dlab_status quality(dlab_session *s, dlab_run *out, dlab_error *err)
+{
+    dlab_tokenizer *tok = NULL;
+    dlab_target *t = NULL;
+    char *owned = NULL;
+    const char *text = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0, n_ids = 0;
+    dlab_ppl_opts o = {.protocol = "llama.cpp", .context = s->measure.ppl_context, .chunks = s->measure.ppl_chunks};
+    dlab_engine_needs needs = {
+        .max_seqs = 1, .max_tokens = o.context, .max_prompt = o.context, .max_logits = o.context};
+    dlab_ppl_result result;
+    dlab_plan plan = s->plan;
+    plan.batch_size = 1;
+    tell(s, "quality");
+    dlab_status st = read_corpus(s, &owned, &text, &n, err);
+    if (st != DLAB_OK) goto done;
+    DLAB_TRY_DONE(st, dlab_tokenizer_create(s->opts.model, &tok, err));
+    DLAB_TRY_DONE(st, dlab_tokenizer_encode(tok, text, n, false, true, &ids, &n_ids, err));
+    DLAB_TRY_DONE(st, s->opts.target->create(&plan, s->opts.model, &needs, &t, err));
+    int32_t bos = dlab_tokenizer_adds_bos(tok) ? dlab_tokenizer_bos(tok) : -1;
+    DLAB_TRY_DONE(st, dlab_ppl_run(t, ids, (int64_t)n_ids, bos, &o, (int64_t)n, out, &result, err));
+    snprintf(out->corpus_hash, sizeof out->corpus_hash, "%016" PRIx64, (uint64_t)XXH64(text, n, 0));
+
+done:
+    if (t) t->ops->destroy(t);
+    dlab_tokenizer_destroy(tok);
+    free(ids);
+    free(owned);
+    return st == DLAB_OK ? DLAB_OK : dlab_error_prefix(err, st, "quality pass");
+}
+
+dlab_run_status dlab_session_status(dlab_status st)
+{
+    switch (st) {
+    case DLAB_OK:
+        return DLAB_RUN_OK;
+    case DLAB_EOOM:
+        return DLAB_RUN_OOM;
+    case DLAB_EIMPOSSIBLE:
+    case DLAB_ENOTBUILT:
+        return DLAB_RUN_SKIPPED;
+    default:
+        return DLAB_RUN_FAILED;
+    }
+}
+
+dlab_status dlab_session_run(dlab_session *s, int64_t repeat, int64_t warmup, dlab_run *out, dlab_error *err)
+{
+    dlab_error own = {0};
+    dlab_error *e = err ? err : &own;
+    out->repeat = (int32_t)repeat;
+    dlab_status st = dlab_session_settings(s, &out->effective, e);
+    if (st == DLAB_OK && !s->primed) st = prime(s, e);
+    if (st == DLAB_OK && !s->warmed) st = warm_up(s, warmup, e);
+    if (st == DLAB_OK) st = measure(s, out, e);
+    if (st == DLAB_OK && repeat == 0 && s->measure.ppl_chunks > 0) st = quality(s, out, e);
+    if (st != DLAB_OK) {
+        out->status = dlab_session_status(st);
+        snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, e->msg);
+    }
+    return st;
+}

@@ -1,0 +1,198 @@
+#include <stddef.h>
+
+#include "harness/spec/spec_parts.h"
+
+#define NELEMS(a) (sizeof(a) / sizeof((a)[0]))
+
+static const char *const *workload_kinds(void)
+{
+    static const char *const list[] = {"batch", NULL};
+    return list;
+}
+
+static const char *const *measure_orders(void)
+{
+    static const char *const list[] = {"interleaved", "grouped", "random", NULL};
+    return list;
+}
+
+#define INT(s, k, f, d, lo, hi, h)                                                                                     \
+    {                                                                                                                  \
+        k, DLAB_PARAM_INT, offsetof(s, f), d, lo, hi, NULL, h                                                          \
+    }
+#define BOOL(s, k, f, d, h)                                                                                            \
+    {                                                                                                                  \
+        k, DLAB_PARAM_BOOL, offsetof(s, f), d, 1, 0, NULL, h                                                           \
+    }
+#define CHOICE(s, k, f, d, c, h)                                                                                       \
+    {                                                                                                                  \
+        k, DLAB_PARAM_CHOICE, offsetof(s, f), d, 1, 0, c, h                                                            \
+    }
+#define TIME(s, k, f, d, h)                                                                                            \
+    {                                                                                                                  \
+        k, DLAB_PARAM_DURATION, offsetof(s, f), d, 0, 1e15, NULL, h                                                    \
+    }
+
+const dlab_param *dlab_workload_params(size_t *n)
+{
+    static const dlab_param table[] = {
+        CHOICE(dlab_workload, "workload.kind", kind, "batch", workload_kinds,
+               "how requests arrive; batch: all at once, when the clock starts"),
+        INT(dlab_workload, "workload.requests", requests, "0", 0, 65536,
+            "how many requests a run serves; 0: as many as batch.size"),
+        INT(dlab_workload, "workload.prompt", prompt, "128", 0, 1048576,
+            "tokens of each prompt, computed while the clock runs; 0 needs workload.depth above 0"),
+        INT(dlab_workload, "workload.output", output, "32", 1, 1048576, "tokens that each request produces"),
+        INT(dlab_workload, "workload.depth", depth, "0", 0, 1048576,
+            "tokens that are already there when the clock starts; the cache is filled with them once, untimed"),
+        BOOL(dlab_workload, "workload.ragged", ragged, "false",
+             "prompt lengths spread evenly over [prompt/2, prompt], in a seeded order, instead of all equal"),
+        BOOL(dlab_workload, "workload.ignore_eos", ignore_eos, "true",
+             "go on past the end-of-text token, so that output lengths are exact"),
+        INT(dlab_workload, "workload.seed", seed, "1", 0, 9007199254740992.0,
+            "of the prompts' token ids; same seed, same tokens"),
+    };
+    *n = NELEMS(table);
+    return table;
+}
+
+const dlab_param *dlab_measure_params(size_t *n)
+{
+    static const dlab_param table[] = {
+        INT(dlab_measure, "measure.repeats", repeats, "5", 1, 10000, "measured runs of each point"),
+        INT(dlab_measure, "measure.warmup", warmup, "1", 0, 100,
+            "runs of the measured shape before each point's first repeat, thrown away"),
+        CHOICE(dlab_measure, "measure.order", order, "interleaved", measure_orders,
+               "interleaved: one round over all points a repeat, so that a machine that slows down harms all points "
+               "alike; grouped: all repeats of a point together; random: shuffled by measure.seed"),
+        INT(dlab_measure, "measure.seed", seed, "1", 0, 9007199254740992.0, "of the random order"),
+        TIME(dlab_measure, "measure.time_limit", time_limit_ns, "0s",
+             "a run ends after the step in progress at this time, status truncated; 0s: no limit"),
+        TIME(dlab_measure, "measure.hang_timeout", hang_timeout_ns, "10min",
+             "a worker that gives no answer for so long is killed, status hung"),
+        TIME(dlab_measure, "measure.memory_sample", memory_sample_ns, "0s",
+             "shortest time between two samples of memory; 0s: one at each step"),
+        INT(dlab_measure, "measure.ppl_chunks", ppl_chunks, "0", 0, 1000000,
+            "pieces of text scored for perplexity on each point's first repeat; 0: no quality pass"),
+        INT(dlab_measure, "measure.ppl_context", ppl_context, "512", 2, 1048576, "tokens of such a piece"),
+        {"measure.ppl_text", DLAB_PARAM_STRING, offsetof(dlab_measure, ppl_text), "", 1, 0, NULL,
+         "path of the text to score; empty: the bundled corpus"},
+    };
+    *n = NELEMS(table);
+    return table;
+}
+
+static const dlab_param model_param = {"model",
+                                       DLAB_PARAM_STRING,
+                                       offsetof(dlab_point, model),
+                                       "",
+                                       1,
+                                       0,
+                                       NULL,
+                                       "path of a GGUF file, or synthetic:NAME for random weights of that shape"};
+
+const dlab_spec_word *dlab_spec_words(size_t *n)
+{
+    static const dlab_spec_word table[] = {
+        {"", "name", "word", "the file's name", "names the record and the plots: letters, digits, `.`, `_`, `-`"},
+        {"", "about", "string", "", "one or two sentences for the reader of the report"},
+        {"", "covers", "list of words", "", "ids of the requirements or claims that this experiment answers"},
+        {"", "model", "string or list", "the bundled model",
+         "path of a GGUF file, or `synthetic:NAME`; a list is swept"},
+        {"", "plan", "map", "", "the engine's half: one choice an axis"},
+        {"", "workload", "map", "", "what the engine is asked to do"},
+        {"", "measure", "map", "", "how it is measured; never swept"},
+        {"", "matrix", "word", "product",
+         "`product`: every combination of the lists, the last list varying fastest; `zip`: all lists move together and "
+         "must have the same length"},
+        {"", "zip", "list of lists of keys", "",
+         "groups of keys whose lists move together inside a product: `[[kv.k, kv.v]]`"},
+        {"", "include", "list of maps", "",
+         "points to add; a key that an entry does not name has the file's single value, or its default if the file "
+         "sweeps it"},
+        {"", "exclude", "list of maps", "",
+         "points to drop: those that match all pairs of an entry; does not touch what `include` adds"},
+        {"", "ladder", "list of maps", "", "changes applied one after another; a swept axis of its own, named ladder"},
+        {"", "report", "map", "", "what the printed table shows"},
+        {"", "plots", "list of maps", "", "pictures to draw"},
+        {"ladder", "name", "word", "", "the step's name in tables; needed"},
+        {"ladder", "set", "map", "", "keys and values that this step changes, on top of all steps before it"},
+        {"report", "metrics", "list of metrics", "ttft, tpot, decode_tps, mem_peak", "the columns"},
+        {"report", "baseline", "map", "",
+         "axes and values; each point is compared with the one that differs in these alone"},
+        {"report", "ratio", "metric", "tpot", "the metric of that comparison; above 1 is better than the baseline"},
+        {"report", "growth", "map", "", "how a metric grows along a numeric axis, as an exponent, all else equal"},
+        {"report", "claims", "list of maps", "", "what somebody says one should see, shown beside what was measured"},
+        {"report.growth", "metric", "metric", "", "what grows"},
+        {"report.growth", "over", "axis", "", "along which axis"},
+        {"report.claims", "id", "word", "", "of the claim"},
+        {"report.claims", "article", "word", "", "who says so"},
+        {"report.claims", "at", "map", "", "the points it speaks of: axes and values"},
+        {"report.claims", "growth", "number", "", "the exponent claimed"},
+        {"report.claims", "ratio", "number", "", "the ratio to the baseline claimed"},
+        {"report.claims", "text", "string", "", "the claim in words"},
+        {"plots", "name", "word", "", "stem of the files"},
+        {"plots", "template", "word", "", "`lines` or `bars`"},
+        {"plots", "title", "string", "", "above the picture"},
+        {"plots", "x", "axis", "",
+         "lines: a numeric axis; bars: leave it out for a label made of the axes not in series"},
+        {"plots", "y", "metric", "", "what is drawn"},
+        {"plots", "series", "list of axes", "", "one line, or one colour of bars, for each combination of these"},
+        {"plots", "logx", "bool", "false", "logarithmic x (lines)"},
+        {"plots", "logy", "bool", "false", "logarithmic y (lines)"},
+    };
+    *n = NELEMS(table);
+    return table;
+}
+
+const dlab_spec_reserved *dlab_spec_reserved_words(size_t *n)
+{
+    static const dlab_spec_reserved table[] = {
+        {"device", NULL, {"cuda", "sim"}},
+        {"kv.store", NULL, {"paged"}},
+        {"kv.k", NULL, {"bf16", "int8", "fp8", "int4"}},
+        {"kv.v", NULL, {"bf16", "int8", "fp8", "int4"}},
+        {"weights.dtype", NULL, {"f32", "f16", "bf16", "int8", "fp8", "int4"}},
+        {"compute", NULL, {"f16", "bf16"}},
+        {"batch.mode", NULL, {"continuous"}},
+        {"isa", NULL, {"vnni", "bf16"}},
+        {"workload.kind", NULL, {"poisson", "trace"}},
+        {"attention.pattern", "dense", {"local_strided", "sink_window", "topk_pages"}},
+        {"attention.key_rank", "", {NULL}},
+        {"kv.block_size", "", {NULL}},
+        {"kv.prefix_cache", "off", {NULL}},
+        {"kv.pool", "", {NULL}},
+        {"weights.keep", "", {NULL}},
+        {"weights.outlier_threshold", "", {NULL}},
+        {"batch.budget", "rows", {"lengths"}},
+        {"batch.policy", "fcfs", {"priority", "length_grouped"}},
+        {"batch.interval_ms", "", {NULL}},
+        {"batch.release", "", {NULL}},
+    };
+    *n = NELEMS(table);
+    return table;
+}
+
+const dlab_param *dlab_spec_find(const char *key, dlab_spec_table *table)
+{
+    size_t n;
+    const dlab_param *rows = dlab_plan_params(&n);
+    const dlab_param *p = dlab_param_find(rows, n, key);
+    *table = DLAB_SPEC_PLAN;
+    if (p) return p;
+    rows = dlab_workload_params(&n);
+    *table = DLAB_SPEC_WORKLOAD;
+    if ((p = dlab_param_find(rows, n, key))) return p;
+    rows = dlab_measure_params(&n);
+    *table = DLAB_SPEC_MEASURE;
+    if ((p = dlab_param_find(rows, n, key))) return p;
+    *table = DLAB_SPEC_MODEL;
+    return dlab_param_find(&model_param, 1, key);
+}
+
+void *dlab_spec_object(dlab_point *p, dlab_spec_table table)
+{
+    if (table == DLAB_SPEC_PLAN) return &p->plan;
+    if (table == DLAB_SPEC_WORKLOAD) return &p->workload;
+    return p;
+}

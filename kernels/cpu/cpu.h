@@ -1,0 +1,34 @@
+/* The CPU device's kernels. An op is a number of phases; a phase is a number of independent tasks, which threads take
+ * in any order; between phases all threads meet. A task's result never depends on who computes it or on what else runs.
+ * Each file kernels/cpu/OP.c is compiled once an instruction set; files cpu_*.c once, without special instructions. */
+#ifndef DLAB_KERNELS_CPU_CPU_H
+#define DLAB_KERNELS_CPU_CPU_H
+
+#include "kernels/device.h"
+#include "kernels/host_mem.h"
+
+#define DLAB_CPU_MAX_PHASES 2
+
+typedef struct {
+    const char *name; /* the op's */
+    int n_phases;     /* 1 … DLAB_CPU_MAX_PHASES */
+    int64_t (*tasks)(const void *args, int phase);
+    /* Tasks begin … end − 1. scratch: this thread's own, of scratch_bytes(args), 64-byte aligned, of any content. */
+    void (*run)(const void *args, int phase, int64_t begin, int64_t end, void *scratch);
+    size_t (*scratch_bytes)(const void *args); /* NULL: none */
+} dlab_cpu_kernel;
+
+/* Parallel to dlab_isa_list: for each instruction set a table of DLAB_OP_N kernels. */
+extern const dlab_cpu_kernel *const *const dlab_cpu_tables[];
+extern const dlab_device_ops dlab_device_cpu;
+
+/* const dlab_cpu_kernel DLAB_CPU_KERNEL(matmul) = {…}; */
+#define DLAB_CPU_KERNEL_NAME(op, isa) dlab_cpu_##op##_##isa
+#define DLAB_CPU_KERNEL_FOR(op, isa)  DLAB_CPU_KERNEL_NAME(op, isa)
+#define DLAB_CPU_KERNEL(op)           DLAB_CPU_KERNEL_FOR(op, DLAB_ISA)
+
+static inline int64_t dlab_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t dlab_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t dlab_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+#endif

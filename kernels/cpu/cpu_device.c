@@ -1,0 +1,301 @@
+/* The device `cpu`: commands are listed as they are submitted and run in one go at `sync`, by all threads of a team.
+ * Every thread walks the list; the tasks of a phase are claimed from a counter, and all meet before the next phase.
+ *
+ * The list, the staging area for uploads and the threads' scratch are of fixed size, made with the device and not
+ * charged to its pools; scratch grows only for an op larger than any before it. When the list or the staging area is
+ * full, what is listed runs early, which nobody can tell from the outside. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/param.h"
+#include "base/team.h"
+#include "kernels/cpu/cpu.h"
+
+#define MAX_COMMANDS    1024
+#define STAGING_BYTES   ((size_t)1 << 20)
+#define SCRATCH_BYTES   ((size_t)1 << 20)
+#define CLAIMS_A_THREAD 8 /* of a phase: enough to even out, few enough to stay cheap */
+#define COPY_PIECE      ((size_t)1 << 18)
+#define ALIGNMENT       64
+
+typedef struct {
+    void *dst;
+    const void *src;
+    size_t bytes;
+} copy_args;
+
+typedef struct {
+    const dlab_cpu_kernel *kernel;
+    _Atomic int64_t next[DLAB_CPU_MAX_PHASES]; /* the next task of each phase that nobody has claimed */
+    union {
+        dlab_op_args op;
+        copy_args copy;
+    } args;
+} command;
+
+typedef struct {
+    dlab_device base;
+    dlab_host_mem mem;
+    const dlab_cpu_kernel *const *kernels; /* of the instruction set in use */
+    const char *isa;
+    dlab_team *team;
+    command *commands;
+    size_t n_commands;
+    char *staging;
+    size_t n_staged;
+    char *scratch;
+    size_t scratch_bytes; /* a thread */
+    uint64_t n_launches;
+} cpu_device;
+
+static cpu_device *self(dlab_device *dev) { return (cpu_device *)dev; }
+
+/* ---- running the list ---- */
+
+static int64_t copy_tasks(const void *args, int phase)
+{
+    (void)phase;
+    const copy_args *a = args;
+    const uintptr_t d = (uintptr_t)a->dst, s = (uintptr_t)a->src;
+    const bool apart = d + a->bytes <= s || s + a->bytes <= d;
+    return apart ? (int64_t)((a->bytes + COPY_PIECE - 1) / COPY_PIECE) : 1;
+}
+
+static void copy_run(const void *args, int phase, int64_t begin, int64_t end, void *scratch)
+{
+    (void)scratch;
+    const copy_args *a = args;
+    const size_t from = (size_t)begin * COPY_PIECE;
+    const size_t to = end == copy_tasks(args, phase) ? a->bytes : (size_t)end * COPY_PIECE;
+    memmove((char *)a->dst + from, (const char *)a->src + from, to - from);
+}
+
+static const dlab_cpu_kernel copy_kernel = {"copy", 1, copy_tasks, copy_run, NULL};
+
+static void run_phase(command *c, int phase, int n_threads, void *scratch)
+{
+    const int64_t n = c->kernel->tasks(&c->args, phase);
+    const int64_t claim = dlab_max_i64(1, n / ((int64_t)n_threads * (n_threads > 1 ? CLAIMS_A_THREAD : 1)));
+    for (;;) {
+        const int64_t begin = atomic_fetch_add_explicit(&c->next[phase], claim, memory_order_relaxed);
+        if (begin >= n) return;
+        c->kernel->run(&c->args, phase, begin, dlab_min_i64(begin + claim, n), scratch);
+    }
+}
+
+static void walk(void *ctx, int thread, int n_threads)
+{
+    cpu_device *d = ctx;
+    for (size_t i = 0; i < d->n_commands; i++) {
+        command *c = &d->commands[i];
+        for (int phase = 0; phase < c->kernel->n_phases; phase++) {
+            run_phase(c, phase, n_threads, d->scratch + (size_t)thread * d->scratch_bytes);
+            dlab_team_barrier(d->team);
+        }
+    }
+}
+
+static void run_list(cpu_device *d)
+{
+    if (d->n_commands > 0) dlab_team_run(d->team, walk, d);
+    d->n_commands = 0;
+    d->n_staged = 0;
+}
+
+static command *new_command(cpu_device *d, const dlab_cpu_kernel *kernel)
+{
+    if (d->n_commands == MAX_COMMANDS) run_list(d);
+    command *c = &d->commands[d->n_commands++];
+    c->kernel = kernel;
+    for (int i = 0; i < DLAB_CPU_MAX_PHASES; i++) atomic_store_explicit(&c->next[i], 0, memory_order_relaxed);
+    return c;
+}
+
+static void list_copy(cpu_device *d, void *dst, const void *src, size_t bytes)
+{
+    new_command(d, &copy_kernel)->args.copy = (copy_args){dst, src, bytes};
+}
+
+static dlab_status grow_scratch(cpu_device *d, size_t bytes, dlab_error *err)
+{
+    bytes = (bytes + 4095) / 4096 * 4096;
+    const size_t n = (size_t)dlab_team_size(d->team);
+    char *bigger = bytes <= SIZE_MAX / n ? aligned_alloc(ALIGNMENT, bytes * n) : NULL;
+    if (!bigger) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu bytes of scratch for each of %zu threads", bytes, n);
+    run_list(d);
+    free(d->scratch);
+    d->scratch = bigger;
+    d->scratch_bytes = bytes;
+    return DLAB_OK;
+}
+
+/* ---- life ---- */
+
+static dlab_status pick_isa(cpu_device *d, const char *name, dlab_error *err)
+{
+    char supported[64] = "";
+    if (strcmp(name, "auto") == 0) name = dlab_isa_best();
+    for (int i = 0; dlab_isa_list[i]; i++) {
+        if (dlab_isa_supported(dlab_isa_list[i])) {
+            if (supported[0]) strncat(supported, ", ", sizeof supported - strlen(supported) - 1);
+            strncat(supported, dlab_isa_list[i], sizeof supported - strlen(supported) - 1);
+        }
+        if (strcmp(dlab_isa_list[i], name) == 0) {
+            d->isa = dlab_isa_list[i];
+            d->kernels = dlab_cpu_tables[i];
+        }
+    }
+    if (!d->isa) {
+        const char *nearest = dlab_nearest(name, dlab_isa_list);
+        return DLAB_FAIL(err, DLAB_EUSAGE, "unknown instruction set '%s'%s%s%s, expected auto or one of: %s", name,
+                         nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "", supported);
+    }
+    if (dlab_isa_supported(name)) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "this CPU has no %s, it supports: %s", name, supported);
+}
+
+static void cpu_destroy(dlab_device *dev)
+{
+    if (!dev) return;
+    cpu_device *d = self(dev);
+    dlab_team_destroy(d->team);
+    free(d->scratch);
+    free(d->staging);
+    free(d->commands);
+    dlab_host_mem_clear(&d->mem);
+    free(d);
+}
+
+static dlab_status cpu_create(const dlab_device_opts *opts, dlab_device **out, dlab_error *err)
+{
+    *out = NULL;
+    cpu_device *d = calloc(1, sizeof *d);
+    if (!d) return DLAB_FAIL(err, DLAB_EOOM, "no memory for the cpu device");
+    d->base.ops = &dlab_device_cpu;
+    d->mem.mem = opts->mem;
+    dlab_status st;
+    DLAB_TRY_DONE(st, pick_isa(d, opts->isa, err));
+    DLAB_TRY_DONE(st, dlab_team_create(opts->threads, &d->team, err));
+    d->commands = malloc(MAX_COMMANDS * sizeof *d->commands);
+    d->staging = malloc(STAGING_BYTES);
+    if (!d->commands || !d->staging) {
+        st = DLAB_FAIL(err, DLAB_EOOM, "no memory for the cpu device's list of commands");
+        goto done;
+    }
+    DLAB_TRY_DONE(st, grow_scratch(d, SCRATCH_BYTES, err));
+    *out = &d->base;
+done:
+    if (st != DLAB_OK) cpu_destroy(&d->base);
+    return st;
+}
+
+/* ---- memory ---- */
+
+static dlab_status cpu_alloc(dlab_device *dev, dlab_pool pool, size_t bytes, dlab_buf *out, dlab_error *err)
+{
+    return dlab_host_alloc(&self(dev)->mem, pool, bytes, out, err);
+}
+
+static void cpu_free(dlab_device *dev, dlab_pool pool, dlab_buf buf)
+{
+    run_list(self(dev)); /* commands listed before may use it */
+    dlab_host_free(&self(dev)->mem, pool, buf);
+}
+
+static dlab_status cpu_import(dlab_device *dev, dlab_pool pool, const void *host, size_t bytes, dlab_buf *out,
+                              dlab_error *err)
+{
+    return dlab_host_import(&self(dev)->mem, pool, host, bytes, out, err);
+}
+
+static dlab_status cpu_pack(dlab_device *dev, const dlab_matrix *in, dlab_matrix *out, dlab_error *err)
+{
+    (void)dev;
+    (void)err;
+    *out = *in;
+    return DLAB_OK;
+}
+
+static dlab_status check_range(dlab_at at, size_t bytes, const char *what, dlab_error *err)
+{
+    if (at.off <= at.buf.bytes && bytes <= at.buf.bytes - at.off) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EINTERNAL, "%s: %zu bytes at %zu leave a buffer of %zu", what, bytes, at.off,
+                     at.buf.bytes);
+}
+
+static dlab_status cpu_upload(dlab_device *dev, dlab_at dst, const void *src, size_t bytes, dlab_error *err)
+{
+    cpu_device *d = self(dev);
+    DLAB_TRY(check_range(dst, bytes, "upload", err));
+    if (bytes == 0) return DLAB_OK;
+    /* A full list would be run, and the staging area with it, between here and the new command. */
+    if (bytes > STAGING_BYTES - d->n_staged || d->n_commands == MAX_COMMANDS) run_list(d);
+    if (d->n_commands == 0) {
+        memcpy(dlab_host_ptr(dst), src, bytes);
+        return DLAB_OK;
+    }
+    char *staged = d->staging + d->n_staged;
+    memcpy(staged, src, bytes);
+    d->n_staged += bytes;
+    list_copy(d, dlab_host_ptr(dst), staged, bytes);
+    return DLAB_OK;
+}
+
+static dlab_status cpu_download(dlab_device *dev, void *dst, dlab_at src, size_t bytes, dlab_error *err)
+{
+    DLAB_TRY(check_range(src, bytes, "download", err));
+    if (bytes) list_copy(self(dev), dst, dlab_host_ptr(src), bytes);
+    return DLAB_OK;
+}
+
+static dlab_status cpu_copy(dlab_device *dev, dlab_at dst, dlab_at src, size_t bytes, dlab_error *err)
+{
+    DLAB_TRY(check_range(dst, bytes, "copy to", err));
+    DLAB_TRY(check_range(src, bytes, "copy from", err));
+    if (bytes) list_copy(self(dev), dlab_host_ptr(dst), dlab_host_ptr(src), bytes);
+    return DLAB_OK;
+}
+
+/* ---- ops ---- */
+
+static dlab_status cpu_submit(dlab_device *dev, dlab_op op, void *args, dlab_error *err)
+{
+    cpu_device *d = self(dev);
+    DLAB_TRY(dlab_op_check(op, args, err));
+    const dlab_cpu_kernel *kernel = d->kernels[op];
+    const size_t need = kernel->scratch_bytes ? kernel->scratch_bytes(args) : 0;
+    if (need > d->scratch_bytes) DLAB_TRY(grow_scratch(d, need, err));
+    memcpy(&new_command(d, kernel)->args.op, args, dlab_op_args_size(op));
+    d->n_launches += (uint64_t)kernel->n_phases;
+    return DLAB_OK;
+}
+
+static dlab_status cpu_sync(dlab_device *dev, dlab_error *err)
+{
+    (void)err;
+    run_list(self(dev));
+    return DLAB_OK;
+}
+
+static uint64_t cpu_launches(const dlab_device *dev) { return ((const cpu_device *)dev)->n_launches; }
+
+static const char *cpu_variant(const dlab_device *dev) { return ((const cpu_device *)dev)->isa; }
+
+const dlab_device_ops dlab_device_cpu = {
+    .name = "cpu",
+    .summary = "this machine's CPU, with the best instruction set it has (isa) and a team of threads",
+    .create = cpu_create,
+    .destroy = cpu_destroy,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .import = cpu_import,
+    .pack = cpu_pack,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .copy = cpu_copy,
+    .submit = cpu_submit,
+    .sync = cpu_sync,
+    .launches = cpu_launches,
+    .variant = cpu_variant,
+};

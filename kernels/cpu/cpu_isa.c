@@ -1,0 +1,41 @@
+/* Which instruction sets this CPU has. The list itself is generated from the build. */
+#include <string.h>
+
+#include "kernels/device.h"
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+
+static bool has_f16c(void)
+{
+    unsigned a, b, c = 0, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+#else
+static bool has_avx2(void) { return false; }
+static bool has_avx512(void) { return false; }
+#endif
+
+bool dlab_isa_supported(const char *isa)
+{
+    if (strcmp(isa, "plain") == 0) return true;
+    if (strcmp(isa, "avx2") == 0) return has_avx2();
+    if (strcmp(isa, "avx512") == 0) return has_avx512();
+    return false;
+}
+
+const char *dlab_isa_best(void)
+{
+    const char *best = dlab_isa_list[0];
+    for (int i = 0; dlab_isa_list[i]; i++)
+        if (dlab_isa_supported(dlab_isa_list[i])) best = dlab_isa_list[i];
+    return best;
+}

@@ -1,0 +1,134 @@
+/* simd.h for AVX2 with FMA and F16C. */
+#ifndef DLAB_KERNELS_CPU_SIMD_AVX2_H
+#define DLAB_KERNELS_CPU_SIMD_AVX2_H
+
+#include <immintrin.h>
+
+#define VF            8
+#define DOT_ROWS      3 /* rows that a product takes together: 3 × 4 sums in registers, of 16 */
+#define VALUE_QUERIES 2
+typedef __m256 vf;
+typedef __m256i vi;
+
+DLAB_INLINE vf vf_set1(float x) { return _mm256_set1_ps(x); }
+DLAB_INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+DLAB_INLINE void vf_store(float *p, vf v) { _mm256_storeu_ps(p, v); }
+DLAB_INLINE __m256i lanes_below(int64_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+DLAB_INLINE vf vf_load_n(const float *p, int64_t n) { return _mm256_maskload_ps(p, lanes_below(n)); }
+DLAB_INLINE void vf_store_n(float *p, int64_t n, vf v) { _mm256_maskstore_ps(p, lanes_below(n), v); }
+DLAB_INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+DLAB_INLINE vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+DLAB_INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+DLAB_INLINE vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+DLAB_INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+DLAB_INLINE vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+DLAB_INLINE vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+DLAB_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+/* v, but 0 in lanes where x < limit */
+DLAB_INLINE vf vf_zero_below(vf v, vf x, vf limit) { return _mm256_andnot_ps(_mm256_cmp_ps(x, limit, _CMP_LT_OQ), v); }
+/* 2ⁿ, n in the low bits of t */
+DLAB_INLINE vf vf_pow2_low_bits(vf t)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(127)), 23));
+}
+
+DLAB_INLINE __m128 half_sum(vf v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
+DLAB_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
+{
+    __m128 ab = _mm_hadd_ps(half_sum(a), half_sum(b)), cd = _mm_hadd_ps(half_sum(c), half_sum(d));
+    _mm_storeu_ps(out, _mm_hadd_ps(ab, cd));
+}
+DLAB_INLINE float vf_max_lane(vf v)
+{
+    __m128 h = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    h = _mm_max_ps(h, _mm_movehl_ps(h, h));
+    return _mm_cvtss_f32(_mm_max_ss(h, _mm_movehdup_ps(h)));
+}
+
+DLAB_INLINE vf vf_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+DLAB_INLINE void vf_store_f16(uint16_t *p, vf v)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+DLAB_INLINE vf vf_load_bf16(const uint16_t *p)
+{
+    __m256i w = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
+}
+DLAB_INLINE float f16_bits_to_f32(uint16_t h) { return _cvtsh_ss(h); }
+DLAB_INLINE vf vf_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+DLAB_INLINE void vf_load_nibbles(const uint8_t *p, vf *lo, vf *hi)
+{
+    __m256i w = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    *lo = _mm256_cvtepi32_ps(_mm256_and_si256(w, _mm256_set1_epi32(15)));
+    *hi = _mm256_cvtepi32_ps(_mm256_srli_epi32(w, 4));
+}
+/* Rounds half away from zero: half less one unit is added, so that only a true half gets there. |v| ≤ 127. */
+DLAB_INLINE void vf_store_i8(int8_t *p, vf v)
+{
+    vf half = _mm256_or_ps(_mm256_and_ps(v, _mm256_set1_ps(-0.0f)), _mm256_set1_ps(0.49999997f));
+    __m256i q = _mm256_cvttps_epi32(_mm256_add_ps(v, half));
+    __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+    _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(w, w));
+}
+
+/* From 16 bytes of each of VF rows: out[i] has the rows' i-th four bytes, in order of the rows. */
+DLAB_INLINE void transpose16(const uint8_t *const *row, size_t off, vi out[4])
+{
+    vi z[4];
+    for (int i = 0; i < 4; i++)
+        z[i] = _mm256_loadu2_m128i((const __m128i *)(row[4 + i] + off), (const __m128i *)(row[i] + off));
+    vi a = _mm256_unpacklo_epi32(z[0], z[1]), b = _mm256_unpacklo_epi32(z[2], z[3]);
+    vi c = _mm256_unpackhi_epi32(z[0], z[1]), d = _mm256_unpackhi_epi32(z[2], z[3]);
+    out[0] = _mm256_unpacklo_epi64(a, b);
+    out[1] = _mm256_unpackhi_epi64(a, b);
+    out[2] = _mm256_unpacklo_epi64(c, d);
+    out[3] = _mm256_unpackhi_epi64(c, d);
+}
+DLAB_INLINE vi vi_flip_sign_bits(vi v) { return _mm256_xor_si256(v, _mm256_set1_epi8((char)0x80)); }
+DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
+{
+    const vi mask = _mm256_set1_epi8(15);
+    _mm256_storeu_si256((__m256i *)lo, _mm256_and_si256(v, mask));
+    _mm256_storeu_si256((__m256i *)hi, _mm256_and_si256(_mm256_srli_epi16(v, 4), mask));
+}
+
+/* out[r] = exact products of one nibble tile with x[r][0 … 31], one sum a lane. */
+DLAB_INLINE void nibble_dots(const uint8_t *tile, const int8_t *const *x, const int rows, vi *out)
+{
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = _mm256_setzero_si256();
+    DLAB_UNROLL
+    for (int s = 0; s < 8; s++) {
+        vi w = _mm256_loadu_si256((const __m256i *)(tile + 4 * VF * s));
+        DLAB_UNROLL
+        for (int r = 0; r < rows; r++) {
+            int32_t q;
+            memcpy(&q, x[r] + 4 * s, sizeof q);
+            out[r] = _mm256_add_epi16(out[r], _mm256_maddubs_epi16(w, _mm256_set1_epi32(q)));
+        }
+    }
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = _mm256_madd_epi16(out[r], _mm256_set1_epi16(1));
+}
+DLAB_INLINE vf vi_to_f32(vi v) { return _mm256_cvtepi32_ps(v); }
+/* 16·hi + lo + c */
+DLAB_INLINE vi vi_join_nibbles(vi hi, vi lo, int32_t c)
+{
+    return _mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(hi, 4), lo), _mm256_set1_epi32(c));
+}
+DLAB_INLINE int32_t sum32_i8(const int8_t *x)
+{
+    __m256i v = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)x), _mm256_set1_epi8((char)0x80));
+    __m256i s = _mm256_sad_epu8(v, _mm256_setzero_si256());
+    __m128i h = _mm_add_epi64(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    return _mm_cvtsi128_si32(h) + _mm_extract_epi16(h, 4) - 32 * 128;
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* simd.h for AVX-512 F, BW, VL and DQ. */
+#ifndef DLAB_KERNELS_CPU_SIMD_AVX512_H
+#define DLAB_KERNELS_CPU_SIMD_AVX512_H
+
+#include <immintrin.h>
+
+#define VF          16
+#define DOT_ROWS    4 /* rows that a product takes together: 4 × 4 sums in registers, of 32 */
+#define VALUE_QUERIES 4
+typedef __m512 vf;
+typedef __m512i vi;
+
+DLAB_INLINE vf vf_set1(float x) { return _mm512_set1_ps(x); }
+DLAB_INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+DLAB_INLINE void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
+DLAB_INLINE __mmask16 lanes_below(int64_t n) { return (__mmask16)((1u << n) - 1); }
+DLAB_INLINE vf vf_load_n(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(lanes_below(n), p); }
+DLAB_INLINE void vf_store_n(float *p, int64_t n, vf v) { _mm512_mask_storeu_ps(p, lanes_below(n), v); }
+DLAB_INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+DLAB_INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+DLAB_INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+DLAB_INLINE vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+DLAB_INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+DLAB_INLINE vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+DLAB_INLINE vf vf_abs(vf a) { return _mm512_abs_ps(a); }
+DLAB_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+/* v, but 0 in lanes where x < limit */
+DLAB_INLINE vf vf_zero_below(vf v, vf x, vf limit)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), v);
+}
+/* 2ⁿ, n in the low bits of t */
+DLAB_INLINE vf vf_pow2_low_bits(vf t)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(t), _mm512_set1_epi32(127)), 23));
+}
+
+DLAB_INLINE __m128 quarter_sum(vf v)
+{
+    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+DLAB_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
+{
+    __m128 ab = _mm_hadd_ps(quarter_sum(a), quarter_sum(b)), cd = _mm_hadd_ps(quarter_sum(c), quarter_sum(d));
+    _mm_storeu_ps(out, _mm_hadd_ps(ab, cd));
+}
+DLAB_INLINE float vf_max_lane(vf v) { return _mm512_reduce_max_ps(v); }
+
+DLAB_INLINE vf vf_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+DLAB_INLINE void vf_store_f16(uint16_t *p, vf v)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+DLAB_INLINE vf vf_load_bf16(const uint16_t *p)
+{
+    __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
+}
+DLAB_INLINE float f16_bits_to_f32(uint16_t h) { return _cvtsh_ss(h); }
+DLAB_INLINE vf vf_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+DLAB_INLINE void vf_load_nibbles(const uint8_t *p, vf *lo, vf *hi)
+{
+    __m512i w = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    *lo = _mm512_cvtepi32_ps(_mm512_and_si512(w, _mm512_set1_epi32(15)));
+    *hi = _mm512_cvtepi32_ps(_mm512_srli_epi32(w, 4));
+}
+/* Rounds half away from zero: half less one unit is added, so that only a true half gets there. |v| ≤ 127. */
+DLAB_INLINE void vf_store_i8(int8_t *p, vf v)
+{
+    __m512i sign = _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(INT32_MIN));
+    vf half = _mm512_castsi512_ps(_mm512_or_si512(sign, _mm512_castps_si512(_mm512_set1_ps(0.49999997f))));
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(_mm512_cvttps_epi32(_mm512_add_ps(v, half))));
+}
+
+DLAB_INLINE vi join4(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d)
+{
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)a));
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)b), 1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)c), 2);
+    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)d), 3);
+}
+/* From 16 bytes of each of VF rows: out[i] has the rows' i-th four bytes, in order of the rows. */
+DLAB_INLINE void transpose16(const uint8_t *const *row, size_t off, vi out[4])
+{
+    vi z[4];
+    for (int i = 0; i < 4; i++) z[i] = join4(row[i] + off, row[4 + i] + off, row[8 + i] + off, row[12 + i] + off);
+    vi a = _mm512_unpacklo_epi32(z[0], z[1]), b = _mm512_unpacklo_epi32(z[2], z[3]);
+    vi c = _mm512_unpackhi_epi32(z[0], z[1]), d = _mm512_unpackhi_epi32(z[2], z[3]);
+    out[0] = _mm512_unpacklo_epi64(a, b);
+    out[1] = _mm512_unpackhi_epi64(a, b);
+    out[2] = _mm512_unpacklo_epi64(c, d);
+    out[3] = _mm512_unpackhi_epi64(c, d);
+}
+DLAB_INLINE vi vi_flip_sign_bits(vi v) { return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80)); }
+DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
+{
+    const vi mask = _mm512_set1_epi8(15);
+    _mm512_storeu_si512(lo, _mm512_and_si512(v, mask));
+    _mm512_storeu_si512(hi, _mm512_and_si512(_mm512_srli_epi16(v, 4), mask));
+}
+
+/* out[r] = exact products of one nibble tile with x[r][0 … 31], one sum a lane. */
+DLAB_INLINE void nibble_dots(const uint8_t *tile, const int8_t *const *x, const int rows, vi *out)
+{
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = _mm512_setzero_si512();
+    DLAB_UNROLL
+    for (int s = 0; s < 8; s++) {
+        vi w = _mm512_loadu_si512(tile + 4 * VF * s);
+        DLAB_UNROLL
+        for (int r = 0; r < rows; r++) {
+            int32_t q;
+            memcpy(&q, x[r] + 4 * s, sizeof q);
+            out[r] = _mm512_add_epi16(out[r], _mm512_maddubs_epi16(w, _mm512_set1_epi32(q)));
+        }
+    }
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = _mm512_madd_epi16(out[r], _mm512_set1_epi16(1));
+}
+DLAB_INLINE vf vi_to_f32(vi v) { return _mm512_cvtepi32_ps(v); }
+/* 16·hi + lo + c */
+DLAB_INLINE vi vi_join_nibbles(vi hi, vi lo, int32_t c)
+{
+    return _mm512_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(hi, 4), lo), _mm512_set1_epi32(c));
+}
+DLAB_INLINE int32_t sum32_i8(const int8_t *x)
+{
+    __m256i v = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)x), _mm256_set1_epi8((char)0x80));
+    __m256i s = _mm256_sad_epu8(v, _mm256_setzero_si256());
+    __m128i h = _mm_add_epi64(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    return _mm_cvtsi128_si32(h) + _mm_extract_epi16(h, 4) - 32 * 128;
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* simd.h without instructions of its own: GCC's vector extensions for f32, loops for the rest. */
+#ifndef DLAB_KERNELS_CPU_SIMD_PLAIN_H
+#define DLAB_KERNELS_CPU_SIMD_PLAIN_H
+
+#define VF            4
+#define DOT_ROWS      2
+#define VALUE_QUERIES 2
+typedef float vf __attribute__((vector_size(16)));
+typedef int32_t vi __attribute__((vector_size(16)));
+
+DLAB_INLINE vf vf_set1(float x) { return (vf){x, x, x, x}; }
+DLAB_INLINE vf vf_load(const float *p)
+{
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+DLAB_INLINE void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
+DLAB_INLINE vf vf_load_n(const float *p, int64_t n)
+{
+    vf v = {0};
+    memcpy(&v, p, (size_t)n * sizeof(float));
+    return v;
+}
+DLAB_INLINE void vf_store_n(float *p, int64_t n, vf v) { memcpy(p, &v, (size_t)n * sizeof(float)); }
+DLAB_INLINE vf vf_add(vf a, vf b) { return a + b; }
+DLAB_INLINE vf vf_sub(vf a, vf b) { return a - b; }
+DLAB_INLINE vf vf_mul(vf a, vf b) { return a * b; }
+DLAB_INLINE vf vf_div(vf a, vf b) { return a / b; }
+DLAB_INLINE vf vf_select(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
+DLAB_INLINE vf vf_max(vf a, vf b) { return vf_select(a > b, a, b); }
+DLAB_INLINE vf vf_min(vf a, vf b) { return vf_select(a < b, a, b); }
+DLAB_INLINE vf vf_abs(vf a) { return (vf)((vi)a & INT32_MAX); }
+DLAB_INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
+/* v, but 0 in lanes where x < limit */
+DLAB_INLINE vf vf_zero_below(vf v, vf x, vf limit) { return (vf)((vi)v & ~(x < limit)); }
+/* 2ⁿ, n in the low bits of t */
+DLAB_INLINE vf vf_pow2_low_bits(vf t)
+{
+    typedef uint32_t vu __attribute__((vector_size(16)));
+    return (vf)(((vu)t + 127u) << 23);
+}
+
+DLAB_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
+{
+    out[0] = (a[0] + a[1]) + (a[2] + a[3]);
+    out[1] = (b[0] + b[1]) + (b[2] + b[3]);
+    out[2] = (c[0] + c[1]) + (c[2] + c[3]);
+    out[3] = (d[0] + d[1]) + (d[2] + d[3]);
+}
+DLAB_INLINE float vf_max_lane(vf v)
+{
+    float a = v[0] > v[1] ? v[0] : v[1], b = v[2] > v[3] ? v[2] : v[3];
+    return a > b ? a : b;
+}
+
+DLAB_INLINE vf vf_load_f16(const uint16_t *p)
+{
+    return (vf){dlab_f16_to_f32(p[0]), dlab_f16_to_f32(p[1]), dlab_f16_to_f32(p[2]), dlab_f16_to_f32(p[3])};
+}
+DLAB_INLINE void vf_store_f16(uint16_t *p, vf v)
+{
+    for (int i = 0; i < VF; i++) p[i] = dlab_f32_to_f16(v[i]);
+}
+DLAB_INLINE vf vf_load_bf16(const uint16_t *p)
+{
+    return (vf)((vi){p[0], p[1], p[2], p[3]} << 16);
+}
+DLAB_INLINE float f16_bits_to_f32(uint16_t h) { return dlab_f16_to_f32(h); }
+DLAB_INLINE vf vf_load_i8(const int8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
+DLAB_INLINE void vf_load_nibbles(const uint8_t *p, vf *lo, vf *hi)
+{
+    *lo = (vf){(float)(p[0] & 15), (float)(p[1] & 15), (float)(p[2] & 15), (float)(p[3] & 15)};
+    *hi = (vf){(float)(p[0] >> 4), (float)(p[1] >> 4), (float)(p[2] >> 4), (float)(p[3] >> 4)};
+}
+/* Rounds half away from zero: half less one unit is added, so that only a true half gets there. |v| ≤ 127. */
+DLAB_INLINE void vf_store_i8(int8_t *p, vf v)
+{
+    for (int i = 0; i < VF; i++) p[i] = (int8_t)(v[i] + (v[i] < 0 ? -0.49999997f : 0.49999997f));
+}
+
+/* From 16 bytes of each of VF rows: out[i] has the rows' i-th four bytes, in order of the rows. */
+DLAB_INLINE void transpose16(const uint8_t *const *row, size_t off, vi out[4])
+{
+    for (int i = 0; i < 4; i++)
+        for (int o = 0; o < VF; o++) {
+            int32_t w;
+            memcpy(&w, row[o] + off + 4 * (size_t)i, sizeof w);
+            out[i][o] = w;
+        }
+}
+DLAB_INLINE vi vi_flip_sign_bits(vi v)
+{
+    const int32_t flip = (int32_t)0x80808080u;
+    return v ^ (vi){flip, flip, flip, flip};
+}
+DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
+{
+    vi a = v & 0x0f0f0f0f, b = (v >> 4) & 0x0f0f0f0f;
+    memcpy(lo, &a, sizeof a);
+    memcpy(hi, &b, sizeof b);
+}
+
+/* out[r] = exact products of one nibble tile with x[r][0 … 31], one sum a lane. */
+DLAB_INLINE void nibble_dots(const uint8_t *tile, const int8_t *const *x, const int rows, vi *out)
+{
+    for (int r = 0; r < rows; r++) {
+        int32_t sum[VF] = {0};
+        for (int s = 0; s < 8; s++) {
+            for (int o = 0; o < VF; o++) {
+                const uint8_t *w = tile + 4 * (VF * s + o);
+                const int8_t *q = x[r] + 4 * s;
+                sum[o] += w[0] * q[0] + w[1] * q[1] + w[2] * q[2] + w[3] * q[3];
+            }
+        }
+        memcpy(&out[r], sum, sizeof sum);
+    }
+}
+DLAB_INLINE vf vi_to_f32(vi v) { return __builtin_convertvector(v, vf); }
+/* 16·hi + lo + c */
+DLAB_INLINE vi vi_join_nibbles(vi hi, vi lo, int32_t c) { return hi * 16 + lo + c; }
+DLAB_INLINE int32_t sum32_i8(const int8_t *x)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < 32; i++) sum += x[i];
+    return sum;
+}
+
+#endif

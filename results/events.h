@@ -1,0 +1,55 @@
+/* What metrics need from a run's events: tokens by request, what kind of work a step was, percentiles with their n. */
+#ifndef DLAB_RESULTS_EVENTS_H
+#define DLAB_RESULTS_EVENTS_H
+
+#include <math.h>
+
+#include "results/metric.h"
+
+/* Every metric starts from this and fills it in when it has what it needs. */
+#define DLAB_METRIC_MISSING ((dlab_metric_value){.value = NAN})
+
+/* The run's tokens inside the window, by request and index; those without a time are left out. malloc'd, NULL when there
+ * are none (or memory is out: the metric is then missing). */
+dlab_ev_token *dlab_events_tokens(const dlab_run *r, const dlab_metric_window *w, size_t *n);
+
+typedef enum {
+    DLAB_STEP_IDLE,    /* neither prompt rows nor tokens after the first */
+    DLAB_STEP_PREFILL, /* puts prompts into the cache, nothing else */
+    DLAB_STEP_DECODE,  /* makes tokens after the first, nothing else */
+    DLAB_STEP_MIXED
+} dlab_step_kind;
+
+typedef struct {
+    dlab_step_kind kind;
+    int64_t n_first, n_later; /* tokens of index 0, and after it, that the step made */
+    bool in_window;           /* none of its tokens lies outside the window */
+} dlab_step_facts;
+
+/* One entry a step. Rows that a store without a cache computes again are decode work when the step makes tokens after
+ * the first: such a store ends no step with bytes in use. malloc'd; NULL when there are no steps or memory is out. */
+dlab_step_facts *dlab_events_steps(const dlab_run *r, const dlab_metric_window *w);
+
+/* Sum over the steps of one kind inside the window; DLAB_STEPS_ALL for every step of the run. */
+#define DLAB_STEPS_ALL (-1)
+typedef struct {
+    int64_t steps, rows, prefill_rows, pad_rows, budget, budget_rows, seqs, slots, launches, later_tokens;
+    double seconds, bytes, kv_bytes, flops;
+} dlab_step_sum;
+dlab_step_sum dlab_events_sum(const dlab_run *r, const dlab_step_facts *facts, int kind);
+
+/* Seconds of mixed steps ÷ seconds of all steps; NaN when no step took time. */
+double dlab_events_mixed_share(const dlab_run *r, const dlab_step_facts *facts);
+
+double dlab_event_step_seconds(const dlab_ev_step *s);
+
+/* The run's length in ns: t_end, or the end of the last step. NaN when neither is known. */
+double dlab_events_length_ns(const dlab_run *r);
+
+/* Values and how they are put into one number. Non-finite values are dropped. x is sorted in place by a quantile. */
+void dlab_events_mean(const double *x, size_t n, dlab_metric_value *out);
+void dlab_events_quantile(double *x, size_t n, double q, dlab_metric_value *out);
+/* The smallest sample whose largest value exceeds the quantile with 99 % confidence: 459 for p99, 44 for p90. */
+int64_t dlab_events_quantile_min_n(double q);
+
+#endif

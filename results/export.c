@@ -1,0 +1,265 @@
+#include "results/export.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "results/grid.h"
+#include "results/metric.h"
+#include "results/units.h"
+
+typedef enum { TEXT, SETTING, AXIS, FIGURE } column_kind;
+
+/* A column is a name and how to get at its cells. */
+typedef struct {
+    char *name;
+    column_kind kind;
+    int which;          /* TEXT: which field; FIGURE: which of the summary */
+    const char *key;    /* SETTING, AXIS: owned by the record */
+    const dlab_metric *metric;
+    bool numeric;
+} column;
+
+typedef struct {
+    const dlab_point_result *point;
+    const dlab_run *run; /* NULL: the row is a point */
+} row;
+
+typedef struct {
+    column *columns;
+    row *rows;
+    double *values; /* [n_rows, n_columns] */
+    char **texts;   /* as a person reads the values; NULL where the text lies in the record */
+    size_t n_columns, n_rows;
+} sheet;
+
+enum { F_LABEL, F_STATUS, F_REASON, F_WARNINGS, F_KEY, F_RUNS, F_PLANNED, F_REPEAT };
+static const struct {
+    const char *name;
+    int which;
+    bool numeric, points, runs; /* in which of the two kinds of export */
+} fields[] = {
+    {"label", F_LABEL, false, true, true},      {"repeat", F_REPEAT, true, false, true},
+    {"status", F_STATUS, false, true, true},    {"reason", F_REASON, false, true, true},
+    {"warnings", F_WARNINGS, false, true, false}, {"key", F_KEY, false, false, true},
+    {"n_runs", F_RUNS, true, true, false},      {"n_planned", F_PLANNED, true, true, false},
+};
+
+enum { S_MEDIAN, S_SD, S_N, S_SAMPLES };
+
+static bool add(sheet *s, const column *c, const char *name)
+{
+    column *columns = realloc(s->columns, (s->n_columns + 1) * sizeof *columns);
+    if (columns) s->columns = columns;
+    char *copy = strdup(name);
+    if (!columns || !copy) {
+        free(copy);
+        return false;
+    }
+    s->columns[s->n_columns] = *c;
+    s->columns[s->n_columns++].name = copy;
+    return true;
+}
+
+static bool has_key(const sheet *s, column_kind kind, const char *key)
+{
+    for (size_t i = 0; i < s->n_columns; i++)
+        if (s->columns[i].kind == kind && strcmp(s->columns[i].key, key) == 0) return true;
+    return false;
+}
+
+static bool add_settings(sheet *s, const dlab_settings *settings, column_kind kind)
+{
+    for (size_t i = 0; i < settings->n; i++) {
+        char name[256];
+        const char *key = settings->items[i].key;
+        if (has_key(s, kind, key)) continue;
+        snprintf(name, sizeof name, "%s%s", kind == AXIS ? "" : "effective.", key);
+        if (!add(s, &(column){.kind = kind, .key = key}, name)) return false;
+    }
+    return true;
+}
+
+static bool add_metric(sheet *s, const dlab_metric *m, bool per_run)
+{
+    static const char *const suffixes[] = {"", "_sd", "_n", "_samples"};
+    for (int f = S_MEDIAN; f <= S_SAMPLES; f++) {
+        char name[128], stem[96];
+        if (per_run && (f == S_SD || f == S_N)) continue;
+        dlab_unit_column(m->name, f <= S_SD ? m->unit : "1", stem, sizeof stem);
+        snprintf(name, sizeof name, "%s%s", stem, suffixes[f]);
+        if (!add(s, &(column){.kind = FIGURE, .which = f, .metric = m, .numeric = true}, name)) return false;
+    }
+    return true;
+}
+
+static bool build_columns(sheet *s, const dlab_record *r, bool per_run)
+{
+    const dlab_metric *metrics[256];
+    size_t n_metrics = dlab_metric_all(metrics, 256);
+    bool good = true;
+    for (size_t i = 0; good && i < sizeof fields / sizeof *fields; i++)
+        if (per_run ? fields[i].runs : fields[i].points)
+            good = add(s, &(column){.kind = TEXT, .which = fields[i].which, .numeric = fields[i].numeric}, fields[i].name);
+    for (size_t i = 0; good && i < r->n_points; i++) good = add_settings(s, &r->points[i].axes, AXIS);
+    for (size_t i = 0; good && i < n_metrics; i++) good = add_metric(s, metrics[i], per_run);
+    for (size_t i = 0; good && i < r->n_points; i++) good = add_settings(s, &r->points[i].effective, SETTING);
+    return good;
+}
+
+static bool build_rows(sheet *s, const dlab_record *r, bool per_run)
+{
+    size_t n = r->n_points;
+    for (size_t i = 0; per_run && i < r->n_points; i++) n += r->points[i].n_runs;
+    s->rows = calloc(n ? n : 1, sizeof *s->rows);
+    if (!s->rows) return false;
+    for (size_t i = 0; i < r->n_points; i++) {
+        if (!per_run) s->rows[s->n_rows++] = (row){&r->points[i], NULL};
+        for (size_t k = 0; per_run && k < r->points[i].n_runs; k++)
+            s->rows[s->n_rows++] = (row){&r->points[i], r->points[i].runs[k]};
+    }
+    return true;
+}
+
+static double figure(const row *at, const column *c)
+{
+    const dlab_metric_window all = DLAB_WINDOW_ALL;
+    dlab_summary s;
+    if (at->run)
+        dlab_metric_summary(c->metric, &at->run, 1, &all, &s);
+    else
+        dlab_metric_summary(c->metric, (const dlab_run *const *)at->point->runs, at->point->n_runs, &all, &s);
+    if (c->which == S_MEDIAN) return s.median;
+    if (c->which == S_SD) return s.sd;
+    return (double)(c->which == S_N ? s.n : s.n_samples);
+}
+
+static double number(const row *at, const column *c)
+{
+    if (c->kind == FIGURE) return figure(at, c);
+    if (c->kind == TEXT && c->which == F_REPEAT) return at->run->repeat;
+    if (c->kind == TEXT && c->which == F_RUNS) return (double)at->point->n_runs;
+    if (c->kind == TEXT && c->which == F_PLANNED) return (double)at->point->n_planned;
+    return NAN;
+}
+
+static const char *word(const row *at, const column *c)
+{
+    if (c->kind == AXIS) {
+        const char *v = dlab_settings_get(&at->point->axes, c->key);
+        return v ? v : "";
+    }
+    if (c->kind == SETTING) {
+        const char *v = at->run ? dlab_settings_get(&at->run->effective, c->key) : NULL;
+        if (!v) v = dlab_settings_get(&at->point->effective, c->key);
+        return v ? v : "";
+    }
+    if (c->which == F_LABEL) return at->point->label;
+    if (c->which == F_STATUS) return dlab_run_status_text(at->run ? at->run->status : at->point->status);
+    if (c->which == F_REASON) return at->run ? at->run->reason : at->point->reason;
+    if (c->which == F_WARNINGS) return at->point->warnings;
+    return c->which == F_KEY && at->run ? at->run->key : "";
+}
+
+/* An axis of numbers alone is written as numbers. */
+static bool all_numbers(const sheet *s, size_t c)
+{
+    for (size_t r = 0; r < s->n_rows; r++) {
+        char *end;
+        const char *v = word(&s->rows[r], &s->columns[c]);
+        if (!*v || !isfinite(strtod(v, &end)) || *end) return false;
+    }
+    return s->n_rows > 0;
+}
+
+static bool fill(sheet *s)
+{
+    size_t n = s->n_rows * s->n_columns;
+    s->values = calloc(n + 1, sizeof *s->values);
+    s->texts = calloc(n + 1, sizeof *s->texts);
+    if (!s->values || !s->texts) return false;
+    for (size_t c = 0; c < s->n_columns; c++) {
+        column *col = &s->columns[c];
+        if (col->kind == AXIS) col->numeric = all_numbers(s, c);
+        for (size_t r = 0; col->numeric && r < s->n_rows; r++) {
+            size_t at = r * s->n_columns + c;
+            char text[48] = "";
+            s->values[at] = col->kind == AXIS ? strtod(word(&s->rows[r], col), NULL) : number(&s->rows[r], col);
+            if (isfinite(s->values[at])) dlab_number_text(s->values[at], text, sizeof text);
+            s->texts[at] = strdup(text);
+            if (!s->texts[at]) return false;
+        }
+    }
+    return true;
+}
+
+static void sheet_free(sheet *s)
+{
+    for (size_t i = 0; s->texts && i < s->n_rows * s->n_columns; i++) free(s->texts[i]);
+    for (size_t i = 0; i < s->n_columns; i++) free(s->columns[i].name);
+    free(s->texts);
+    free(s->values);
+    free(s->columns);
+    free(s->rows);
+}
+
+static const char *sheet_name(const void *ctx, size_t c) { return ((const sheet *)ctx)->columns[c].name; }
+static bool sheet_numeric(const void *ctx, size_t c) { return ((const sheet *)ctx)->columns[c].numeric; }
+
+static double sheet_value(const void *ctx, size_t r, size_t c)
+{
+    const sheet *s = ctx;
+    return s->values[r * s->n_columns + c];
+}
+
+static const char *sheet_text(const void *ctx, size_t r, size_t c)
+{
+    const sheet *s = ctx;
+    if (s->columns[c].numeric) return s->texts[r * s->n_columns + c];
+    return word(&s->rows[r], &s->columns[c]);
+}
+
+static dlab_status write_json(const dlab_record *r, const dlab_grid *g, bool per_run, FILE *out, dlab_error *err)
+{
+    json_t *meta = json_object(), *rows = dlab_grid_json(g);
+    for (size_t i = 0; i < r->meta.n; i++)
+        json_object_set_new(meta, r->meta.items[i].key, json_string(r->meta.items[i].value));
+    json_t *all = json_pack("{s:i, s:b, s:o, s:o}", "schema", 1, "complete", r->complete, "meta", meta,
+                            per_run ? "runs" : "points", rows);
+    bool good = all && json_dumpf(all, out, JSON_INDENT(1)) == 0 && fputc('\n', out) != EOF;
+    json_decref(all);
+    return good ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "export: no memory for its JSON");
+}
+
+static dlab_status write_sheet(const dlab_record *r, const sheet *s, const char *format, bool per_run, FILE *out,
+                               dlab_error *err)
+{
+    const dlab_grid g = {s, s->n_rows, s->n_columns, sheet_name, sheet_numeric, sheet_value, sheet_text};
+    if (strcmp(format, "json") == 0) return write_json(r, &g, per_run, out, err);
+    if (strcmp(format, "md") == 0) return dlab_grid_markdown(&g, out, err);
+    if (strcmp(format, "csv") != 0)
+        return DLAB_FAIL(err, DLAB_EUSAGE, "format \"%s\" is not known; expected csv, json or md", format);
+    dlab_grid_csv(&g, out);
+    return DLAB_OK;
+}
+
+dlab_status dlab_export(const dlab_record *r, const char *format, bool per_run, char **out, dlab_error *err)
+{
+    sheet s = {0};
+    char *text = NULL;
+    size_t n;
+    dlab_status st = DLAB_OK;
+    *out = NULL;
+    FILE *f = open_memstream(&text, &n);
+    if (!f || !build_columns(&s, r, per_run) || !build_rows(&s, r, per_run) || !fill(&s))
+        st = DLAB_FAIL(err, DLAB_EOOM, "export: no memory for the record's %zu points", r->n_points);
+    if (st == DLAB_OK) st = write_sheet(r, &s, format, per_run, f, err);
+    if (f && fclose(f) != 0 && st == DLAB_OK) st = DLAB_FAIL(err, DLAB_EOOM, "export: no memory to render it");
+    sheet_free(&s);
+    if (st == DLAB_OK)
+        *out = text;
+    else
+        free(text);
+    return st;
+}

@@ -1,0 +1,48 @@
+/* How full the steps were. */
+#include <math.h>
+
+#include "results/events.h"
+
+static void share(double part, double whole, int64_t n, dlab_metric_value *out)
+{
+    *out = DLAB_METRIC_MISSING;
+    if (whole > 0) *out = (dlab_metric_value){.value = part / whole, .n = n};
+}
+
+static void pad_util(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    dlab_step_sum s = dlab_events_sum(r, NULL, DLAB_STEPS_ALL);
+    share((double)(s.rows - s.pad_rows), (double)s.rows, s.steps, out);
+}
+
+static void slot_util(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    dlab_step_sum s = dlab_events_sum(r, NULL, DLAB_STEPS_ALL);
+    share((double)s.seqs, (double)s.slots, s.steps, out);
+}
+
+static void budget_util(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    dlab_step_sum s = dlab_events_sum(r, NULL, DLAB_STEPS_ALL);
+    share((double)s.budget_rows, (double)s.budget, s.steps, out);
+}
+
+static void device_busy(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    dlab_step_sum s = dlab_events_sum(r, NULL, DLAB_STEPS_ALL);
+    share(s.seconds, s.steps > 0 ? dlab_events_length_ns(r) * 1e-9 : 0, s.steps, out);
+}
+
+static const dlab_metric metrics[] = {
+    {"pad_util", "1", DLAB_HIGHER_IS_BETTER, "useful rows / rows computed, padding being the rest", pad_util, false},
+    {"slot_util", "1", DLAB_HIGHER_IS_BETTER, "live sequences / (batch.size x steps)", slot_util, false},
+    {"budget_util", "1", DLAB_HIGHER_IS_BETTER, "rows / the rows that the budget allowed; missing without a budget",
+     budget_util, false},
+    {"device_busy", "1", DLAB_HIGHER_IS_BETTER, "time inside steps / the whole run", device_busy, false},
+};
+
+const dlab_metric_family dlab_metrics_batch = {metrics, sizeof metrics / sizeof *metrics};

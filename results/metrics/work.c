@@ -1,0 +1,75 @@
+/* What the ops declared that a step moves and computes, and the rates that follow from the time it took.
+ * A mean over prompt and decode steps together would describe neither: figures are those of pure decode steps; a run
+ * that has none (prompts only) uses all its steps. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "results/events.h"
+
+static dlab_step_sum decode_sum(const dlab_run *r, const dlab_metric_window *w)
+{
+    dlab_step_sum sum = {0};
+    dlab_step_facts *facts = dlab_events_steps(r, w);
+    if (!facts) return sum;
+    bool any = false;
+    for (size_t i = 0; i < r->n_steps; i++) any = any || facts[i].kind == DLAB_STEP_DECODE;
+    sum = dlab_events_sum(r, facts, any ? (int)DLAB_STEP_DECODE : DLAB_STEPS_ALL);
+    free(facts);
+    return sum;
+}
+
+#define PER_STEP(name, field)                                                                                          \
+    static void name(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)                           \
+    {                                                                                                                  \
+        dlab_step_sum s = decode_sum(r, w);                                                                            \
+        *out = DLAB_METRIC_MISSING;                                                                                    \
+        if (s.steps > 0) *out = (dlab_metric_value){.value = (double)s.field / (double)s.steps, .n = s.steps};         \
+    }
+PER_STEP(bytes_step, bytes)
+PER_STEP(kv_bytes_step, kv_bytes)
+PER_STEP(flops_step, flops)
+PER_STEP(launches, launches)
+
+#define PER_SECOND(name, field)                                                                                        \
+    static void name(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)                           \
+    {                                                                                                                  \
+        dlab_step_sum s = decode_sum(r, w);                                                                            \
+        *out = DLAB_METRIC_MISSING;                                                                                    \
+        if (s.seconds > 0 && s.field > 0) *out = (dlab_metric_value){.value = s.field / s.seconds, .n = s.steps};      \
+    }
+PER_SECOND(bytes_ps, bytes)
+PER_SECOND(flops_ps, flops)
+
+static void steps(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    *out = DLAB_METRIC_MISSING;
+    if (r->n_steps > 0) *out = (dlab_metric_value){.value = (double)r->n_steps, .n = 1};
+}
+
+static void flops_token(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    dlab_step_sum s = dlab_events_sum(r, NULL, DLAB_STEPS_ALL);
+    *out = DLAB_METRIC_MISSING;
+    if (r->n_tokens > 0 && s.steps > 0)
+        *out = (dlab_metric_value){.value = s.flops / (double)r->n_tokens, .n = (int64_t)r->n_tokens};
+}
+
+static const dlab_metric metrics[] = {
+    {"bytes_step", "B", DLAB_LOWER_IS_BETTER, "bytes that the ops of a decode step declare to move, mean over the steps",
+     bytes_step, true},
+    {"kv_bytes_step", "B", DLAB_LOWER_IS_BETTER, "those of them that are read from or written to the KV store",
+     kv_bytes_step, true},
+    {"flops_step", "FLOP", DLAB_LOWER_IS_BETTER, "operations that the ops of a decode step declare, mean over the steps",
+     flops_step, true},
+    {"launches", "1", DLAB_LOWER_IS_BETTER, "ops launched in a decode step, mean over the steps", launches, true},
+    {"steps", "1", DLAB_NEITHER, "steps of the run, prefill included", steps, false},
+    {"flops_token", "FLOP", DLAB_LOWER_IS_BETTER, "declared operations of the whole run / output tokens", flops_token,
+     false},
+    {"bytes_ps", "B/s", DLAB_NEITHER, "declared bytes of decode steps / their time: achieved bandwidth", bytes_ps, true},
+    {"flops_ps", "FLOP/s", DLAB_NEITHER, "declared operations of decode steps / their time: achieved compute", flops_ps,
+     true},
+};
+
+const dlab_metric_family dlab_metrics_work = {metrics, sizeof metrics / sizeof *metrics};

@@ -1,0 +1,27 @@
+/* The pieces of a record: one run's group, the tables of points. For record_*.c only. */
+#ifndef DLAB_RESULTS_RECORD_PARTS_H
+#define DLAB_RESULTS_RECORD_PARTS_H
+
+#include "results/record.h"
+#include "results/record_h5.h"
+
+/* The group /runs/NAME with its tables and attributes. */
+dlab_status dlab_record_put_run(const dlab_h5_out *o, hid_t runs, const char *name, const dlab_run *run,
+                                dlab_error *err);
+dlab_status dlab_record_get_run(const dlab_h5_in *in, hid_t runs, const char *name, dlab_run *run, dlab_error *err);
+
+/* /points, /points_axes, /points_effective. Reading fills r->points without their runs. */
+dlab_status dlab_record_put_points(const dlab_h5_out *o, const dlab_record *r, dlab_error *err);
+dlab_status dlab_record_get_points(const dlab_h5_in *in, dlab_record *r, dlab_error *err);
+
+#define DLAB_RUN_NAME 24 /* "0003" */
+
+/* /runs_index: where each run is. file is "" for a run inside this file, else relative to it. */
+typedef struct {
+    int32_t run, point, repeat;
+    char key[17], status[16], file[512];
+} dlab_record_index;
+extern const dlab_h5_column dlab_record_index_columns[];
+extern const size_t dlab_record_index_n_columns;
+
+#endif

@@ -1,0 +1,164 @@
+/* Where the baseline and another choice cross along an axis, and why: from the work that their steps declared. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "results/report_parts.h"
+
+typedef struct {
+    double x, ratio;
+    const dlab_point_result *point, *base;
+} sample;
+
+static int compare_samples(const void *a, const void *b)
+{
+    const sample *p = a, *q = b;
+    return (p->x > q->x) - (p->x < q->x);
+}
+
+/* The points of p's group along `over` that have a ratio, by x. */
+static size_t collect(const dlab_record *r, const dlab_report_spec *s, const dlab_point_result *p, sample *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_points; i++) {
+        const dlab_point_result *q = &r->points[i];
+        dlab_metric_window w;
+        sample v = {.point = q, .base = dlab_point_partner(r, q, &s->baseline)};
+        if (!v.base || v.base == q || !dlab_points_alike(p, q, s->growth_over, NULL)) continue;
+        if (!dlab_value_number(dlab_point_get(q, s->growth_over), &v.x) || v.x <= 0) continue;
+        v.ratio = dlab_report_ratio(s->ratio, q, v.base, &w);
+        if (isfinite(v.ratio) && v.ratio > 0) out[n++] = v;
+    }
+    if (n > 1) qsort(out, n, sizeof *out, compare_samples);
+    return n;
+}
+
+static double declared_ratio(const char *metric, const sample *v)
+{
+    bool uneven;
+    const dlab_metric *m = dlab_metric_find(metric);
+    dlab_metric_window w = dlab_points_window(v->point, v->base, &uneven);
+    double mine = dlab_point_summary(v->point, m, &w).median, base = dlab_point_summary(v->base, m, &w).median;
+    return mine > 0 && base > 0 ? base / mine : NAN;
+}
+
+static void times_text(double ratio, char *buf, size_t size)
+{
+    snprintf(buf, size, ratio < 10 ? "%.2f×" : "%.1f×", ratio);
+}
+
+/* "at 64 a step of BASE does 61.0× the flops and moves 1.10× the bytes"; "" when no work was declared. */
+static void why_text(const sample *v, const char *base, char *buf, size_t size)
+{
+    char flops[24], bytes[24];
+    double f = declared_ratio("flops_step", v), b = declared_ratio("bytes_step", v);
+    buf[0] = '\0';
+    if (!isfinite(f) || !isfinite(b)) return;
+    times_text(f, flops, sizeof flops);
+    times_text(b, bytes, sizeof bytes);
+    snprintf(buf, size, "at %g a step of %s does %s the flops and moves %s the bytes", v->x, base, flops, bytes);
+}
+
+typedef struct {
+    const dlab_report_spec *spec;
+    char base[160], other[160], rest[160]; /* "kv.store=none", "kv.store=contiguous", " (batch.size=4)" */
+} pair_names;
+
+static pair_names name_pair(const dlab_report_spec *s, const dlab_point_result *p)
+{
+    pair_names n = {.spec = s};
+    char rest[128];
+    dlab_settings_text(&s->baseline, n.base, sizeof n.base);
+    for (size_t i = 0; i < s->baseline.n; i++) {
+        size_t used = strlen(n.other);
+        const char *key = s->baseline.items[i].key, *v = dlab_point_get(p, key);
+        snprintf(n.other + used, sizeof n.other - used, "%s%s=%s", used ? " " : "", key, v ? v : "?");
+    }
+    dlab_axes_text(p, s->growth_over, &s->baseline, rest, sizeof rest);
+    if (rest[0]) snprintf(n.rest, sizeof n.rest, " (%s)", rest);
+    return n;
+}
+
+static void note_crossing(const pair_names *n, const sample *a, const sample *b, dlab_notes *out)
+{
+    double la = log(a->ratio), lb = log(b->ratio);
+    double x = exp(log(a->x) + (log(b->x) - log(a->x)) * la / (la - lb));
+    char why_a[320], why_b[320];
+    why_text(a, n->base, why_a, sizeof why_a);
+    why_text(b, n->base, why_b, sizeof why_b);
+    dlab_note(out, "%s: %s is ahead of %s from %s ≈ %.3g on, interpolated between %g and %g%s%s%s%s%s",
+              n->spec->ratio->name, la < lb ? n->other : n->base, la < lb ? n->base : n->other, n->spec->growth_over, x,
+              a->x, b->x, n->rest, why_a[0] ? "; why: " : "", why_a, why_a[0] && why_b[0] ? ", " : "", why_b);
+}
+
+static void note_no_crossing(const pair_names *n, const sample *v, size_t count, dlab_notes *out)
+{
+    const sample *a = &v[0], *b = &v[count - 1];
+    const bool ahead = a->ratio >= 1;
+    char from[24], to[24], why_a[320], why_b[320];
+    times_text(ahead ? a->ratio : 1 / a->ratio, from, sizeof from);
+    times_text(ahead ? b->ratio : 1 / b->ratio, to, sizeof to);
+    why_text(a, n->base, why_a, sizeof why_a);
+    why_text(b, n->base, why_b, sizeof why_b);
+    dlab_note(out, "%s: %s and %s do not cross between %s = %g and %g%s; %s is ahead throughout, %s at %g and %s at %g%s%s%s%s",
+              n->spec->ratio->name, n->other, n->base, n->spec->growth_over, a->x, b->x, n->rest,
+              ahead ? n->other : n->base, from, a->x, to, b->x, why_a[0] ? "; why: " : "", why_a,
+              why_a[0] && why_b[0] ? ", " : "", why_b);
+}
+
+static void note_group(const dlab_record *r, const dlab_report_spec *s, const dlab_point_result *p, sample *v,
+                       dlab_notes *out)
+{
+    size_t n = collect(r, s, p, v), crossings = 0;
+    if (n < 2) return;
+    const pair_names names = name_pair(s, p);
+    for (size_t i = 1; i < n; i++) {
+        if ((v[i - 1].ratio < 1) == (v[i].ratio < 1)) continue;
+        note_crossing(&names, &v[i - 1], &v[i], out);
+        crossings++;
+    }
+    if (crossings == 0) note_no_crossing(&names, v, n, out);
+}
+
+/* Without an axis of growth: the widest gap, and why. */
+static void note_widest(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)
+{
+    sample best = {0};
+    for (size_t i = 0; i < r->n_points; i++) {
+        dlab_metric_window w;
+        sample v = {.point = &r->points[i], .base = dlab_point_partner(r, &r->points[i], &s->baseline)};
+        if (!v.base || v.base == v.point) continue;
+        v.ratio = dlab_report_ratio(s->ratio, v.point, v.base, &w);
+        if (isfinite(v.ratio) && (!best.point || fabs(log(v.ratio)) > fabs(log(best.ratio)))) best = v;
+    }
+    if (!best.point) return;
+    double f = declared_ratio("flops_step", &best), b = declared_ratio("bytes_step", &best);
+    char gap[24], flops[24], bytes[24];
+    if (!isfinite(f) || !isfinite(b)) return;
+    times_text(best.ratio, gap, sizeof gap);
+    times_text(f, flops, sizeof flops);
+    times_text(b, bytes, sizeof bytes);
+    dlab_note(out, "widest gap: %s, %s on %s; why: a decode step of its baseline %s does %s the flops and moves %s the bytes",
+              best.point->label, gap, s->ratio->name, best.base->label, flops, bytes);
+}
+
+void dlab_report_crossings(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)
+{
+    if (!s->ratio || s->baseline.n == 0) return;
+    if (!s->growth_over[0]) {
+        note_widest(r, s, out);
+        return;
+    }
+    sample *v = malloc((r->n_points ? r->n_points : 1) * sizeof *v);
+    if (!v) {
+        out->status = DLAB_FAIL(out->err, DLAB_EOOM, "report: no memory to look for crossings");
+        return;
+    }
+    for (size_t i = 0; i < r->n_points; i++) {
+        size_t first = 0;
+        while (first < i && !dlab_points_alike(&r->points[i], &r->points[first], s->growth_over, NULL)) first++;
+        if (first == i && !dlab_point_matches(&r->points[i], &s->baseline)) note_group(r, s, &r->points[i], v, out);
+    }
+    free(v);
+}

@@ -1,0 +1,114 @@
+/* What one run leaves: events stamped by one clock, and facts about the process. Everything else is computed from it.
+ * Times are float64 nanoseconds since the run's start; NaN: did not happen. */
+#ifndef DLAB_RESULTS_RUN_H
+#define DLAB_RESULTS_RUN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+/* name, text, whether `dlab run` counts it as a failure without --strict */
+#define DLAB_RUN_STATUS_LIST(X)                                                                                        \
+    X(OK, "ok", 0)                                                                                                     \
+    X(TRUNCATED, "truncated", 0) /* ended at measure.time_limit; figures come from what was measured */                \
+    X(SKIPPED, "skipped", 0)     /* the combination cannot work */                                                     \
+    X(OOM, "oom", 0)             /* a pool or the system refused memory */                                             \
+    X(FAILED, "failed", 1)       /* an error, named in reason */                                                       \
+    X(CRASHED, "crashed", 1)     /* the worker died of a signal or left without an answer */                           \
+    X(HUNG, "hung", 1)           /* no answer within measure.hang_timeout: killed */                                   \
+    X(PENDING, "pending", 1)     /* not measured yet (interrupted) */
+
+typedef enum {
+#define DLAB_RUN_ENUM(name, text, fails) DLAB_RUN_##name,
+    DLAB_RUN_STATUS_LIST(DLAB_RUN_ENUM)
+#undef DLAB_RUN_ENUM
+        DLAB_RUN_STATUS_N
+} dlab_run_status;
+
+const char *dlab_run_status_text(dlab_run_status s);
+dlab_run_status dlab_run_status_parse(const char *text); /* DLAB_RUN_STATUS_N if unknown */
+int dlab_run_status_fails(dlab_run_status s);
+
+typedef struct {
+    int64_t id, prompt_tokens, depth_tokens, new_tokens; /* depth: tokens already in the cache at the start */
+    double t_sched, t_submit, t_admit, t_first, t_done;
+    int32_t finish; /* 0 unfinished, 1 length, 2 end of sequence */
+} dlab_ev_request;
+
+typedef struct {
+    int64_t request;
+    int32_t index, token;
+    double t;
+} dlab_ev_token;
+
+typedef struct {
+    double t_begin, t_end;
+    int32_t rows, prefill_rows, decode_rows, pad_rows, seqs, slots, launches;
+    int32_t budget; /* rows that the budget allowed; 0: none set */
+    double bytes, kv_bytes, flops;
+    int64_t kv_reserved, kv_used; /* bytes, after the step */
+} dlab_ev_step;
+
+typedef struct {
+    double t;
+    int64_t weights, kv, activations, scratch, rss; /* bytes in use */
+} dlab_ev_memory;
+
+typedef struct {
+    int32_t chunk, position, token; /* token scored: ids[position + 1] of the chunk */
+    int32_t top1;                   /* most likely id */
+    double nll;                     /* nats */
+} dlab_ev_quality;
+
+/* key = value, in order */
+typedef struct {
+    char *key, *value;
+} dlab_setting;
+typedef struct {
+    dlab_setting *items;
+    size_t n;
+} dlab_settings;
+dlab_status dlab_settings_set(dlab_settings *s, const char *key, const char *value, dlab_error *err); /* adds or replaces */
+const char *dlab_settings_get(const dlab_settings *s, const char *key);                               /* or NULL */
+dlab_status dlab_settings_copy(const dlab_settings *from, dlab_settings *to, dlab_error *err);
+void dlab_settings_free(dlab_settings *s);
+
+typedef struct {
+    dlab_run_status status;
+    char reason[512];
+    char key[17];            /* hex of the run's key hash */
+    int32_t point, repeat;
+    double started_unix;     /* wall time, seconds, metadata only */
+    double t_end;            /* the run's length */
+    dlab_settings effective; /* every key that shaped the run, effective values */
+    dlab_ev_request *requests;
+    dlab_ev_token *tokens;
+    dlab_ev_step *steps;
+    dlab_ev_memory *memory;
+    dlab_ev_quality *quality;
+    size_t n_requests, n_tokens, n_steps, n_memory, n_quality;
+    int64_t pool_peak[DLAB_POOL_N]; /* high-water marks of this run; −1: unknown */
+    int64_t mem_peak;               /* of all pools together */
+    int64_t rss_peak;               /* of the process, bytes; −1: unknown */
+    int64_t kv_pool, kv_growths;
+    int64_t weight_bytes;
+    int64_t quality_bytes;          /* bytes of text that the scored tokens stand for; 0: unknown */
+    char quality_protocol[160];     /* "chunks of 512, second half scored, no BOS" … */
+    char corpus_hash[17];
+    int32_t quality_first;          /* the protocol counts positions ≥ this; the others are kept, not counted */
+    size_t capacity[5];             /* rows that requests … quality have room for; kept by the functions below */
+} dlab_run;
+
+void dlab_run_init(dlab_run *r); /* NaN and −1 where nothing is known */
+void dlab_run_free(dlab_run *r);
+/* Growing arrays for the driver. Each reserves ahead; with enough reserved, appending allocates nothing. */
+dlab_status dlab_run_reserve(dlab_run *r, size_t requests, size_t tokens, size_t steps, size_t memory, dlab_error *err);
+dlab_status dlab_run_add_request(dlab_run *r, const dlab_ev_request *e, dlab_error *err);
+dlab_status dlab_run_add_token(dlab_run *r, const dlab_ev_token *e, dlab_error *err);
+dlab_status dlab_run_add_step(dlab_run *r, const dlab_ev_step *e, dlab_error *err);
+dlab_status dlab_run_add_memory(dlab_run *r, const dlab_ev_memory *e, dlab_error *err);
+dlab_status dlab_run_add_quality(dlab_run *r, const dlab_ev_quality *e, dlab_error *err);
+
+#endif

@@ -1,0 +1,421 @@
+/* The measuring loop, on a virtual clock with scripted targets: stamps are exact, so the tests are. */
+#include <check.h>
+#include <malloc.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/run/drive.h"
+#include "harness/run/overhead.h"
+#include "harness/target/null.h"
+
+#define MS 1000000
+
+/* ---- a target that does what a script says -------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t ms;               /* the step's length */
+    dlab_step_token token[4]; /* request −1: end of list */
+    int64_t admit;            /* request admitted, −1: none */
+    dlab_status fails;
+} script_step;
+
+typedef struct {
+    dlab_target base;
+    dlab_plan plan;
+    dlab_clock *clock;
+    const script_step *steps;
+    size_t n_steps, at;
+    dlab_engine_request seen[8];
+    int32_t first_id[8];
+    size_t n_seen;
+    int cancelled;
+    sig_atomic_t *interrupt; /* set during the second step */
+    size_t heap[64];
+} script;
+
+static dlab_status script_submit(dlab_target *t, const dlab_engine_request *r, dlab_error *err)
+{
+    (void)err;
+    script *s = (script *)t;
+    ck_assert_uint_lt(s->n_seen, 8);
+    s->first_id[s->n_seen] = r->prompt[0];
+    s->seen[s->n_seen++] = *r;
+    return DLAB_OK;
+}
+
+static bool script_busy(const dlab_target *t)
+{
+    const script *s = (const script *)t;
+    return s->at < s->n_steps;
+}
+
+static dlab_status script_step_fn(dlab_target *t, dlab_step *out, dlab_error *err)
+{
+    script *s = (script *)t;
+    const script_step *k = &s->steps[s->at];
+    if (s->at < 64) s->heap[s->at] = mallinfo2().uordblks;
+    if (s->interrupt && s->at == 1) *s->interrupt = 1;
+    s->at++;
+    dlab_clock_advance(s->clock, k->ms * MS);
+    if (k->fails != DLAB_OK) return DLAB_FAIL(err, k->fails, "scripted");
+    *out =
+        (dlab_step){.tokens = k->token, .admitted = &k->admit, .n_admitted = k->admit >= 0, .rows = 3, .kv_bytes = 7};
+    while (out->n_tokens < 4 && k->token[out->n_tokens].request >= 0) out->n_tokens++;
+    return DLAB_OK;
+}
+
+static void script_cancel(dlab_target *t)
+{
+    script *s = (script *)t;
+    s->cancelled++;
+    s->at = s->n_steps;
+}
+
+static void script_memory(const dlab_target *t, dlab_mem_stats *mem, dlab_kv_stats *kv)
+{
+    *mem = (dlab_mem_stats){0};
+    *kv = (dlab_kv_stats){0};
+    mem->pool[DLAB_POOL_KV].used_bytes = 100 + ((const script *)t)->at;
+}
+
+static const dlab_plan *script_plan(const dlab_target *t) { return &((const script *)t)->plan; }
+
+static const dlab_target_ops script_ops = {.name = "script",
+                                           .submit = script_submit,
+                                           .busy = script_busy,
+                                           .step = script_step_fn,
+                                           .cancel = script_cancel,
+                                           .memory = script_memory,
+                                           .plan = script_plan};
+
+#define NO_TOKEN                                                                                                       \
+    {                                                                                                                  \
+        .request = -1                                                                                                  \
+    }
+#define TOKEN(r, i, f)                                                                                                 \
+    {                                                                                                                  \
+        .request = (r), .index = (i), .token = 40 + (i), .finish = (f)                                                 \
+    }
+
+/* ---- requests ------------------------------------------------------------------------------------------------------- */
+
+#define MAX_REQUESTS 4
+typedef struct {
+    dlab_requests q;
+    int32_t ids[MAX_REQUESTS * 16];
+    int64_t offset[MAX_REQUESTS], depth[MAX_REQUESTS], prompt[MAX_REQUESTS], output[MAX_REQUESTS];
+    uint64_t seed[MAX_REQUESTS];
+} fixed_requests;
+
+static void make_requests(fixed_requests *f, int64_t n, int64_t depth, int64_t prompt, int64_t output)
+{
+    for (int i = 0; i < MAX_REQUESTS * 16; i++) f->ids[i] = i;
+    for (int64_t i = 0; i < n; i++) {
+        f->offset[i] = 16 * i;
+        f->depth[i] = depth;
+        f->prompt[i] = prompt;
+        f->output[i] = output;
+        f->seed[i] = (uint64_t)i;
+    }
+    f->q = (dlab_requests){n, f->ids, f->offset, f->depth, f->prompt, f->output, f->seed};
+}
+
+static fixed_requests requests;
+static script target;
+static dlab_run run;
+static dlab_error err;
+static dlab_drive_opts opts;
+
+static void setup(void)
+{
+    make_requests(&requests, 1, 0, 4, 4);
+    target = (script){.base = {&script_ops}, .clock = dlab_clock_virtual_create(12345)};
+    target.plan.batch_token_budget = 9;
+    dlab_run_init(&run);
+    err = (dlab_error){0};
+    opts = (dlab_drive_opts){.eos = -1};
+}
+
+static void teardown(void)
+{
+    dlab_run_free(&run);
+    dlab_clock_destroy(target.clock);
+}
+
+static dlab_status drive(const script_step *steps, size_t n, const int32_t *handles)
+{
+    target.steps = steps;
+    target.n_steps = n;
+    return dlab_drive(&target.base, target.clock, &requests.q, handles, &opts, &run, &err);
+}
+
+#define DRIVE(steps, handles) drive(steps, sizeof(steps) / sizeof(*(steps)), handles)
+
+/* ---- stamps --------------------------------------------------------------------------------------------------------- */
+
+/* TTFT must not leak into the gaps: 500 ms to the first token, then 10 ms each. */
+static const script_step four_tokens[] = {
+    {500, {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK},
+    {10, {TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK},
+    {10, {TOKEN(0, 2, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK},
+    {10, {TOKEN(0, 3, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK},
+};
+
+START_TEST(stamps_are_those_of_the_clock_since_the_start)
+{
+    ck_assert_int_eq(DRIVE(four_tokens, NULL), DLAB_OK);
+    ck_assert_int_eq(run.status, DLAB_RUN_OK);
+    ck_assert_uint_eq(run.n_requests, 1);
+    const dlab_ev_request *r = &run.requests[0];
+    ck_assert(r->t_sched == 0 && r->t_submit == 0 && r->t_admit == 0);
+    ck_assert(r->t_first == 500.0 * MS && r->t_done == 530.0 * MS);
+    ck_assert_int_eq(r->new_tokens, 4);
+    ck_assert_int_eq(r->finish, 1);
+    ck_assert_uint_eq(run.n_tokens, 4);
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(run.tokens[i].index, (int)i);
+        ck_assert_int_eq(run.tokens[i].token, 40 + (int)i);
+        ck_assert(run.tokens[i].t == (500.0 + 10.0 * (double)i) * MS);
+    }
+    ck_assert_uint_eq(run.n_steps, 4);
+    ck_assert(run.steps[1].t_begin == 500.0 * MS && run.steps[1].t_end == 510.0 * MS);
+    ck_assert_int_eq(run.steps[1].budget, 9);
+    ck_assert_int_eq(run.steps[1].rows, 3);
+    ck_assert(run.steps[1].kv_bytes == 7);
+    ck_assert(run.t_end == 530.0 * MS);
+}
+END_TEST
+
+START_TEST(a_request_is_admitted_when_its_step_begins)
+{
+    static const script_step late[] = {{100, {NO_TOKEN}, -1, DLAB_OK},
+                                       {50, {TOKEN(0, 0, DLAB_FINISH_LENGTH), NO_TOKEN}, 0, DLAB_OK}};
+    ck_assert_int_eq(DRIVE(late, NULL), DLAB_OK);
+    ck_assert(run.requests[0].t_admit == 100.0 * MS);
+    ck_assert(run.requests[0].t_first == 150.0 * MS);
+}
+END_TEST
+
+START_TEST(an_early_end_counts_what_was_produced)
+{
+    static const script_step early[] = {
+        {5, {TOKEN(0, 0, DLAB_FINISH_NONE), TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK},
+        {5, {TOKEN(0, 2, DLAB_FINISH_EOS), NO_TOKEN}, -1, DLAB_OK}};
+    make_requests(&requests, 1, 0, 4, 128);
+    opts.eos = 42;
+    ck_assert_int_eq(DRIVE(early, NULL), DLAB_OK);
+    ck_assert_int_eq(target.seen[0].eos, 42);
+    ck_assert_int_eq(run.requests[0].new_tokens, 3);
+    ck_assert_int_eq(run.requests[0].finish, 2);
+}
+END_TEST
+
+START_TEST(a_time_limit_ends_after_the_step_in_progress)
+{
+    static const script_step two[] = {
+        {10, {TOKEN(0, 0, DLAB_FINISH_LENGTH), TOKEN(1, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK},
+        {10, {TOKEN(1, 1, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK},
+        {10, {TOKEN(1, 2, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK}};
+    make_requests(&requests, 2, 0, 4, 4);
+    opts.time_limit_ns = 15 * MS;
+    ck_assert_int_eq(DRIVE(two, NULL), DLAB_OK);
+    ck_assert_int_eq(run.status, DLAB_RUN_TRUNCATED);
+    ck_assert_uint_eq(run.n_steps, 2);
+    ck_assert(run.requests[0].t_done == 10.0 * MS);
+    ck_assert(isnan(run.requests[1].t_done));
+    ck_assert_int_eq(run.requests[1].finish, 0);
+    ck_assert_int_eq(run.requests[1].new_tokens, 2);
+    ck_assert_int_eq(target.cancelled, 1);
+}
+END_TEST
+
+START_TEST(a_limit_reached_by_the_last_step_truncates_nothing)
+{
+    opts.time_limit_ns = 530 * MS;
+    ck_assert_int_eq(DRIVE(four_tokens, NULL), DLAB_OK);
+    ck_assert_int_eq(run.status, DLAB_RUN_OK);
+    ck_assert_uint_eq(run.n_tokens, 4);
+}
+END_TEST
+
+START_TEST(a_failing_step_is_the_error_and_what_came_before_stays)
+{
+    static const script_step oom[] = {{10, {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK},
+                                      {10, {NO_TOKEN}, -1, DLAB_EOOM}};
+    ck_assert_int_eq(DRIVE(oom, NULL), DLAB_EOOM);
+    ck_assert_str_eq(err.msg, "scripted");
+    ck_assert_uint_eq(run.n_tokens, 1);
+    ck_assert_uint_eq(run.n_steps, 1);
+    ck_assert(isnan(run.requests[0].t_done));
+    ck_assert_int_eq(target.cancelled, 1);
+}
+END_TEST
+
+START_TEST(an_unknown_request_is_an_internal_error)
+{
+    static const script_step wild[] = {{1, {TOKEN(5, 0, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK}};
+    static const script_step admitted[] = {{1, {NO_TOKEN}, 7, DLAB_OK}};
+    ck_assert_int_eq(DRIVE(wild, NULL), DLAB_EINTERNAL);
+    target.at = 0;
+    ck_assert_int_eq(DRIVE(admitted, NULL), DLAB_EINTERNAL);
+}
+END_TEST
+
+START_TEST(an_interruption_ends_after_the_step_in_progress)
+{
+    static sig_atomic_t flag;
+    flag = 0;
+    target.interrupt = &flag;
+    opts.interrupted = &flag;
+    ck_assert_int_eq(DRIVE(four_tokens, NULL), DLAB_EINTERRUPTED);
+    ck_assert_uint_eq(run.n_steps, 2);
+}
+END_TEST
+
+/* ---- memory --------------------------------------------------------------------------------------------------------- */
+
+START_TEST(memory_is_sampled_at_the_start_and_each_step)
+{
+    ck_assert_int_eq(DRIVE(four_tokens, NULL), DLAB_OK);
+    ck_assert_uint_eq(run.n_memory, 5);
+    for (size_t i = 0; i < 5; i++) ck_assert_int_eq(run.memory[i].kv, 100 + (int64_t)i);
+    ck_assert(run.memory[0].t == 0 && run.memory[1].t == 500.0 * MS);
+    ck_assert_int_eq(run.memory[1].rss, -1);
+}
+END_TEST
+
+START_TEST(memory_samples_keep_their_distance)
+{
+    opts.memory_sample_ns = 15 * MS;
+    opts.sample_rss = true;
+    ck_assert_int_eq(DRIVE(four_tokens, NULL), DLAB_OK);
+    ck_assert_uint_eq(run.n_memory, 3); /* 0, 500, 520 ms */
+    ck_assert(run.memory[2].t == 520.0 * MS);
+    ck_assert_int_gt(run.memory[2].rss, 0);
+}
+END_TEST
+
+START_TEST(the_loop_allocates_nothing)
+{
+    ck_assert_int_eq(DRIVE(four_tokens, NULL), DLAB_OK);
+    for (size_t i = 1; i < 4; i++) ck_assert_uint_eq(target.heap[i], target.heap[0]);
+}
+END_TEST
+
+/* ---- depth ---------------------------------------------------------------------------------------------------------- */
+
+static const script_step nothing[] = {{1, {NO_TOKEN}, -1, DLAB_OK}};
+
+START_TEST(a_primed_depth_is_not_submitted_again)
+{
+    int32_t handles[2] = {3, -1};
+    make_requests(&requests, 2, 5, 4, 1);
+    ck_assert_int_eq(DRIVE(nothing, handles), DLAB_OK);
+    ck_assert_int_eq(target.seen[0].primed, 3);
+    ck_assert_int_eq(target.seen[0].n_prompt, 4);
+    ck_assert_int_eq(target.first_id[0], 5);
+    ck_assert_int_eq(target.seen[1].primed, -1);
+    ck_assert_int_eq(target.seen[1].n_prompt, 9);
+    ck_assert_int_eq(target.first_id[1], 16);
+    ck_assert_int_eq(run.requests[1].depth_tokens, 5);
+    ck_assert_int_eq(run.requests[1].prompt_tokens, 4);
+}
+END_TEST
+
+START_TEST(without_a_prompt_the_last_token_of_the_depth_is_handed_over)
+{
+    int32_t handles[1] = {0};
+    make_requests(&requests, 1, 5, 0, 1);
+    ck_assert_int_eq(dlab_requests_primed(&requests.q, 0), 4);
+    ck_assert_int_eq(DRIVE(nothing, handles), DLAB_OK);
+    ck_assert_int_eq(target.seen[0].n_prompt, 1);
+    ck_assert_int_eq(target.first_id[0], 4);
+    ck_assert_int_eq(run.requests[0].prompt_tokens, 0);
+}
+END_TEST
+
+/* ---- the null target ------------------------------------------------------------------------------------------------ */
+
+static double tokens_per_second(int64_t batch, double *tpot)
+{
+    dlab_target *t = NULL;
+    dlab_run r;
+    dlab_plan plan = {0};
+    make_requests(&requests, batch, 0, 4, 10);
+    dlab_run_init(&r);
+    ck_assert_int_eq(dlab_null_create(&plan, &(dlab_engine_needs){.max_seqs = batch},
+                                      &(dlab_null_opts){.step_ns = 20 * MS, .clock = target.clock}, &t, &err),
+                     DLAB_OK);
+    ck_assert_int_eq(dlab_drive(t, target.clock, &requests.q, NULL, &opts, &r, &err), DLAB_OK);
+    ck_assert_uint_eq(r.n_tokens, (size_t)batch * 10);
+    double rate = (double)r.n_tokens / (r.t_end * 1e-9);
+    const dlab_ev_request *q = &r.requests[batch - 1];
+    *tpot = (q->t_done - q->t_first) / (double)(q->new_tokens - 1);
+    t->ops->destroy(t);
+    dlab_run_free(&r);
+    return rate;
+}
+
+START_TEST(a_constant_step_gives_equal_tpot_and_linear_throughput)
+{
+    double tpot1, tpot2, tpot4, one = tokens_per_second(1, &tpot1);
+    ck_assert_double_eq_tol(tokens_per_second(2, &tpot2), 2 * one, 1e-9 * one);
+    ck_assert_double_eq_tol(tokens_per_second(4, &tpot4), 4 * one, 1e-9 * one);
+    ck_assert(tpot1 == 20.0 * MS && tpot2 == 20.0 * MS && tpot4 == 20.0 * MS);
+}
+END_TEST
+
+START_TEST(requests_beyond_the_batch_wait)
+{
+    dlab_target *t = NULL;
+    dlab_plan plan = {0};
+    make_requests(&requests, 3, 0, 4, 2);
+    ck_assert_int_eq(dlab_null_create(&plan, &(dlab_engine_needs){.max_seqs = 2},
+                                      &(dlab_null_opts){.step_ns = 10 * MS, .clock = target.clock}, &t, &err),
+                     DLAB_OK);
+    ck_assert_int_eq(dlab_drive(t, target.clock, &requests.q, NULL, &opts, &run, &err), DLAB_OK);
+    ck_assert(run.requests[1].t_admit == 0 && run.requests[2].t_admit == 20.0 * MS);
+    ck_assert(run.requests[2].t_done == 40.0 * MS);
+    ck_assert_uint_eq(run.n_tokens, 6);
+    t->ops->destroy(t);
+}
+END_TEST
+
+START_TEST(the_harness_knows_its_own_cost)
+{
+    double ns = 0;
+    ck_assert_int_eq(dlab_harness_overhead(20000, &ns, &err), DLAB_OK);
+    ck_assert(ns > 0 && ns < 1e6);
+    ck_assert_int_eq(dlab_harness_overhead(1, &ns, &err), DLAB_EUSAGE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("drive");
+    TCase *c = tcase_create("drive");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, stamps_are_those_of_the_clock_since_the_start);
+    tcase_add_test(c, a_request_is_admitted_when_its_step_begins);
+    tcase_add_test(c, an_early_end_counts_what_was_produced);
+    tcase_add_test(c, a_time_limit_ends_after_the_step_in_progress);
+    tcase_add_test(c, a_limit_reached_by_the_last_step_truncates_nothing);
+    tcase_add_test(c, a_failing_step_is_the_error_and_what_came_before_stays);
+    tcase_add_test(c, an_unknown_request_is_an_internal_error);
+    tcase_add_test(c, an_interruption_ends_after_the_step_in_progress);
+    tcase_add_test(c, memory_is_sampled_at_the_start_and_each_step);
+    tcase_add_test(c, memory_samples_keep_their_distance);
+    tcase_add_test(c, the_loop_allocates_nothing);
+    tcase_add_test(c, a_primed_depth_is_not_submitted_again);
+    tcase_add_test(c, without_a_prompt_the_last_token_of_the_depth_is_handed_over);
+    tcase_add_test(c, a_constant_step_gives_equal_tpot_and_linear_throughput);
+    tcase_add_test(c, requests_beyond_the_batch_wait);
+    tcase_add_test(c, the_harness_knows_its_own_cost);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failures = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failures ? 1 : 0;
+}

@@ -1,0 +1,235 @@
+/* The guard device: same bits as the cpu device, and every breach of the contract faults or shows. */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test_cpu_cases.h"
+
+START_TEST(every_op_gives_the_bits_of_the_cpu_device)
+{
+    const dlab_op op = (dlab_op)_i;
+    lab cpu = lab_open("cpu", "auto", 2), guard = lab_open("guard", "auto", 2);
+    ck_assert_str_eq(guard.dev->ops->variant(guard.dev), cpu.dev->ops->variant(cpu.dev));
+    int n_variants = 0;
+    for (;; n_variants++) {
+        outcome want = run_case(&cpu, op, n_variants);
+        if (want.n == 0) break;
+        outcome got = run_case(&guard, op, n_variants);
+        assert_same(&got, &want, dlab_op_name(op));
+        outcome_free(&got);
+        outcome_free(&want);
+    }
+    ck_assert_int_gt(n_variants, 1);
+    ck_assert_uint_eq(guard.dev->ops->launches(guard.dev), cpu.dev->ops->launches(cpu.dev));
+    lab_close(&cpu);
+    lab_close(&guard);
+}
+END_TEST
+
+typedef void (*breach)(lab *l);
+
+/* The signal that ended a child which did it, or 0. The child has a device of its own: threads do not survive a fork. */
+static int signal_of(breach what)
+{
+    fflush(NULL);
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        const struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        signal(SIGSEGV, SIG_DFL);
+        lab l = lab_open("guard", "auto", 1);
+        what(&l);
+        _exit(0);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static dlab_rmsnorm_args norm_args(lab *l, int dim)
+{
+    const size_t bytes = (size_t)dim * sizeof(float);
+    return (dlab_rmsnorm_args){lab_put(l, NULL, bytes), lab_put(l, NULL, bytes), lab_put(l, NULL, bytes), 1, dim, 1e-5f};
+}
+
+static void run_declared(lab *l)
+{
+    dlab_rmsnorm_args a = norm_args(l, 100);
+    const dlab_at y = a.y;
+    float got[100];
+    lab_submit(l, DLAB_OP_rmsnorm, &a);
+    lab_get(l, y, got, sizeof got);
+}
+
+static void read_from_host(lab *l)
+{
+    const dlab_at a = lab_put(l, "abc", 4);
+    (void)*(volatile char *)a.buf.ptr;
+}
+
+static void write_from_host(lab *l)
+{
+    const dlab_at a = lab_put(l, "abc", 4);
+    *(volatile char *)a.buf.ptr = 1;
+}
+
+static void read_after_sync(lab *l)
+{
+    const dlab_at a = lab_put(l, "abc", 4);
+    char got[4];
+    lab_get(l, a, got, 4);
+    (void)*(volatile char *)a.buf.ptr;
+}
+
+static void use_after_free(lab *l)
+{
+    const dlab_at a = lab_put(l, "abc", 4);
+    lab_clear(l);
+    (void)*(volatile char *)a.buf.ptr;
+}
+
+/* The descriptor names a row of the table that lies in another buffer. */
+static void embed_undeclared_row(lab *l)
+{
+    size_t bytes;
+    dlab_desc_head *d = new_desc(1, 0, 0, 0, &bytes);
+    const dlab_at table = lab_put(l, NULL, 4096), other = lab_put(l, NULL, 4096);
+    const int64_t apart = (char *)other.buf.ptr - (char *)table.buf.ptr;
+    desc_row(d, 0)->token = (int32_t)(apart / 4);
+    dlab_embed_args a = {{table, DLAB_F32, 1024, 1}, lab_put(l, d, bytes), lab_put(l, NULL, 4), 1};
+    const dlab_at out = a.out;
+    float got;
+    lab_submit(l, DLAB_OP_embed, &a);
+    lab_get(l, out, &got, 4);
+}
+
+/* A slot past the end of the cache. */
+static void write_past_the_end(lab *l)
+{
+    size_t bytes;
+    dlab_desc_head *d = new_desc(1, 0, 0, 0, &bytes);
+    *desc_row(d, 0) = (dlab_desc_row){.k_slot = 4096, .v_slot = -1};
+    dlab_kv_write_args a = {.k = lab_put(l, NULL, 256), .v = lab_put(l, NULL, 256), .desc = lab_put(l, d, bytes)};
+    a.kv = (dlab_kv_view){lab_put(l, NULL, 4096), lab_put(l, NULL, 4096), DLAB_F32, DLAB_F32, 256, 256, 256, 256, 1, 64};
+    a.n_rows = 1;
+    lab_submit(l, DLAB_OP_kv_write, &a);
+    l->dev->ops->sync(l->dev, NULL);
+}
+
+START_TEST(undeclared_access_faults)
+{
+    ck_assert_int_eq(signal_of(run_declared), 0);
+    ck_assert_int_eq(signal_of(read_from_host), SIGSEGV);
+    ck_assert_int_eq(signal_of(write_from_host), SIGSEGV);
+    ck_assert_int_eq(signal_of(read_after_sync), SIGSEGV);
+    ck_assert_int_eq(signal_of(use_after_free), SIGSEGV);
+    ck_assert_int_eq(signal_of(embed_undeclared_row), SIGSEGV);
+    ck_assert_int_eq(signal_of(write_past_the_end), SIGSEGV);
+}
+END_TEST
+
+START_TEST(results_and_arguments_are_scribbled_over)
+{
+    lab l = lab_open("guard", "auto", 2);
+    const float x[4] = {1, 1, 1, 1};
+    float got[4] = {0};
+    dlab_rmsnorm_args a = {lab_put(&l, x, 16), lab_put(&l, x, 16), lab_put(&l, NULL, 16), 1, 4, 0};
+    const dlab_at y = a.y;
+    lab_submit(&l, DLAB_OP_rmsnorm, &a);
+    unsigned char scribbled[sizeof a];
+    memset(scribbled, 0xa5, sizeof scribbled);
+    ck_assert_mem_eq(&a, scribbled, sizeof a);
+    ck_assert_int_eq(l.dev->ops->download(l.dev, got, y, sizeof got, NULL), DLAB_OK);
+    for (int i = 0; i < 4; i++) ck_assert_float_nan(got[i]);
+    ck_assert_uint_eq(l.dev->ops->launches(l.dev), 0); /* nothing has run */
+    ck_assert_int_eq(l.dev->ops->sync(l.dev, NULL), DLAB_OK);
+    for (int i = 0; i < 4; i++) ck_assert_float_eq(got[i], 1);
+    lab_close(&l);
+}
+END_TEST
+
+START_TEST(uploads_capture_and_copies_keep_their_order)
+{
+    lab l = lab_open("guard", "auto", 1);
+    int v = 1, first, second;
+    const dlab_at a = lab_put(&l, &v, sizeof v), b = lab_put(&l, NULL, sizeof v);
+    const dlab_device_ops *ops = l.dev->ops;
+    ck_assert_int_eq(ops->copy(l.dev, b, a, sizeof v, NULL), DLAB_OK);
+    v = 2;
+    ck_assert_int_eq(ops->upload(l.dev, a, &v, sizeof v, NULL), DLAB_OK);
+    v = 3;
+    ck_assert_int_eq(ops->download(l.dev, &first, b, sizeof first, NULL), DLAB_OK);
+    ck_assert_int_eq(ops->copy(l.dev, b, a, sizeof v, NULL), DLAB_OK);
+    lab_get(&l, b, &second, sizeof second);
+    ck_assert_int_eq(first, 1);
+    ck_assert_int_eq(second, 2);
+    lab_close(&l);
+}
+END_TEST
+
+START_TEST(imported_memory_cannot_be_written)
+{
+    lab l = lab_open("guard", "auto", 1);
+    const dlab_device_ops *ops = l.dev->ops;
+    dlab_error err = {0};
+    float x[4] = {1, 2, 3, 4}, got[4];
+    dlab_buf b;
+    ck_assert_int_eq(ops->import(l.dev, DLAB_POOL_WEIGHTS, x, sizeof x, &b, &err), DLAB_OK);
+    const dlab_at w = {b, 0}, y = lab_put(&l, NULL, 16);
+    ck_assert_int_eq(ops->upload(l.dev, w, x, sizeof x, &err), DLAB_EINTERNAL);
+    ck_assert_int_eq(ops->copy(l.dev, w, y, sizeof x, &err), DLAB_EINTERNAL);
+    dlab_rmsnorm_args a = {w, w, w, 1, 4, 0};
+    ck_assert_int_eq(ops->submit(l.dev, DLAB_OP_rmsnorm, &a, &err), DLAB_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.msg, "rmsnorm"));
+    ck_assert_int_eq(ops->copy(l.dev, y, w, sizeof x, &err), DLAB_OK);
+    lab_get(&l, y, got, sizeof got);
+    ck_assert_mem_eq(got, x, sizeof x);
+    ops->free(l.dev, DLAB_POOL_WEIGHTS, b);
+    ck_assert_int_eq(ops->copy(l.dev, y, w, sizeof x, &err), DLAB_EINTERNAL); /* freed */
+    lab_close(&l);
+}
+END_TEST
+
+START_TEST(memory_is_charged_and_refused_like_the_cpu_devices)
+{
+    lab l = lab_open("guard", "auto", 1);
+    dlab_mem_stats s;
+    lab_put(&l, NULL, 1000);
+    dlab_mem_get_stats(l.mem, &s);
+    ck_assert_uint_eq(s.pool[DLAB_POOL_ACTIVATIONS].used_bytes, 1000);
+    dlab_buf b;
+    ck_assert_int_eq(l.dev->ops->alloc(l.dev, DLAB_POOL_KV, SIZE_MAX - 5, &b, NULL), DLAB_EOOM);
+    ck_assert_ptr_null(b.ptr);
+    lab_clear(&l);
+    dlab_mem_get_stats(l.mem, &s);
+    ck_assert_uint_eq(s.used_bytes, 0);
+    lab_close(&l);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("guard");
+    TCase *t = tcase_create("contract");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, every_op_gives_the_bits_of_the_cpu_device, 0, DLAB_OP_N);
+    tcase_add_test(t, undeclared_access_faults);
+    tcase_add_test(t, results_and_arguments_are_scribbled_over);
+    tcase_add_test(t, uploads_capture_and_copies_keep_their_order);
+    tcase_add_test(t, imported_memory_cannot_be_written);
+    tcase_add_test(t, memory_is_charged_and_refused_like_the_cpu_devices);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *r = srunner_create(suite());
+    srunner_run_all(r, CK_NORMAL);
+    const int failures = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failures ? 1 : 0;
+}

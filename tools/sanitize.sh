@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# The tests under a sanitizer: tools/sanitize.sh asan|tsan
+# asan (with undefined behaviour): all but the comparisons of long texts, which check figures and take too long here.
+# tsan: base, kernels and engine, where the threads are.
+set -euo pipefail
+# shellcheck source=tools/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+preset=${1:-}
+case $preset in
+asan) select=(--exclude-regex 'cli/test_(exact_ppl|exact_greedy|readme|fetch_model|includes)') ;;
+tsan) select=(--label-regex '^(base|kernels|engine)$') ;;
+*) die "which sanitizer? asan or tsan" ;;
+esac
+
+tools/deps.sh test
+tools/build.sh "$preset"
+export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:${ASAN_OPTIONS:-}
+export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}
+# ThreadSanitizer needs its shadow memory at fixed addresses, which some kernels' address randomisation takes.
+fixed=()
+[ "$preset" != tsan ] || ! setarch "$(uname -m)" -R true 2>/dev/null || fixed=(setarch "$(uname -m)" -R)
+"${fixed[@]}" ctest --test-dir "build/$preset" --output-on-failure --parallel "${TEST_JOBS:-2}" "${select[@]}" 2>&1
