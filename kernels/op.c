@@ -81,7 +81,8 @@ static void fused_operands(const dlab_attn_fused_args *a, operand_list *l)
     touch_rest(l, a->kv.k, DLAB_READ);
     touch_rest(l, a->kv.v, DLAB_READ);
     if (a->n_rows <= DLAB_ATTN_SPLIT_ROWS) {
-        touch(l, a->partials, floats((int64_t)a->n_rows * a->n_heads * pieces, a->kv.head_dim + 2), DLAB_READ | DLAB_WRITE);
+        touch(l, a->partials, floats((int64_t)a->n_rows * a->n_heads * pieces, a->kv.head_dim + 2),
+              DLAB_READ | DLAB_WRITE);
     }
     touch(l, a->out, q, DLAB_WRITE);
 }

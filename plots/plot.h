@@ -27,11 +27,11 @@ typedef struct {
     bool logx, logy;
 } dlab_plot_spec;
 
-dlab_status dlab_plot_parse(const dlab_yaml *y, const dlab_yaml_node *node, dlab_plot_spec out[DLAB_PLOT_MAX], size_t *n,
-                            dlab_error *err);
+dlab_status dlab_plot_parse(const dlab_yaml *y, const dlab_yaml_node *node, dlab_plot_spec out[DLAB_PLOT_MAX],
+                            size_t *n, dlab_error *err);
 /* template_dir: where the .gp templates lie. Writes out_dir/NAME.{dat,gp,svg,png}. Without gnuplot on PATH the .dat and .gp
  * are written and *made_pictures is false. */
-dlab_status dlab_plot_render(const dlab_record *r, const dlab_plot_spec *spec, const char *template_dir, const char *out_dir,
-                             bool *made_pictures, dlab_error *err);
+dlab_status dlab_plot_render(const dlab_record *r, const dlab_plot_spec *spec, const char *template_dir,
+                             const char *out_dir, bool *made_pictures, dlab_error *err);
 
 #endif

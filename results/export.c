@@ -15,8 +15,8 @@ typedef enum { TEXT, SETTING, AXIS, FIGURE } column_kind;
 typedef struct {
     char *name;
     column_kind kind;
-    int which;          /* TEXT: which field; FIGURE: which of the summary */
-    const char *key;    /* SETTING, AXIS: owned by the record */
+    int which;       /* TEXT: which field; FIGURE: which of the summary */
+    const char *key; /* SETTING, AXIS: owned by the record */
     const dlab_metric *metric;
     bool numeric;
 } column;
@@ -40,10 +40,10 @@ static const struct {
     int which;
     bool numeric, points, runs; /* in which of the two kinds of export */
 } fields[] = {
-    {"label", F_LABEL, false, true, true},      {"repeat", F_REPEAT, true, false, true},
-    {"status", F_STATUS, false, true, true},    {"reason", F_REASON, false, true, true},
+    {"label", F_LABEL, false, true, true},        {"repeat", F_REPEAT, true, false, true},
+    {"status", F_STATUS, false, true, true},      {"reason", F_REASON, false, true, true},
     {"warnings", F_WARNINGS, false, true, false}, {"key", F_KEY, false, false, true},
-    {"n_runs", F_RUNS, true, true, false},      {"n_planned", F_PLANNED, true, true, false},
+    {"n_runs", F_RUNS, true, true, false},        {"n_planned", F_PLANNED, true, true, false},
 };
 
 enum { S_MEDIAN, S_SD, S_N, S_SAMPLES };
@@ -101,7 +101,8 @@ static bool build_columns(sheet *s, const dlab_record *r, bool per_run)
     bool good = true;
     for (size_t i = 0; good && i < sizeof fields / sizeof *fields; i++)
         if (per_run ? fields[i].runs : fields[i].points)
-            good = add(s, &(column){.kind = TEXT, .which = fields[i].which, .numeric = fields[i].numeric}, fields[i].name);
+            good =
+                add(s, &(column){.kind = TEXT, .which = fields[i].which, .numeric = fields[i].numeric}, fields[i].name);
     for (size_t i = 0; good && i < r->n_points; i++) good = add_settings(s, &r->points[i].axes, AXIS);
     for (size_t i = 0; good && i < n_metrics; i++) good = add_metric(s, metrics[i], per_run);
     for (size_t i = 0; good && i < r->n_points; i++) good = add_settings(s, &r->points[i].effective, SETTING);

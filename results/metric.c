@@ -50,10 +50,7 @@ double dlab_quantile(double *x, size_t n, double q)
     return x[i] + f * (x[i + 1] - x[i]);
 }
 
-static bool run_counts(const dlab_run *r)
-{
-    return r->status == DLAB_RUN_OK || r->status == DLAB_RUN_TRUNCATED;
-}
+static bool run_counts(const dlab_run *r) { return r->status == DLAB_RUN_OK || r->status == DLAB_RUN_TRUNCATED; }
 
 void dlab_metric_summary(const dlab_metric *m, const dlab_run *const *runs, size_t n, const dlab_metric_window *w,
                          dlab_summary *out)

@@ -11,8 +11,8 @@ typedef enum { DLAB_LOWER_IS_BETTER = -1, DLAB_NEITHER = 0, DLAB_HIGHER_IS_BETTE
 
 typedef struct {
     double value;
-    int64_t n;     /* samples behind it */
-    bool low_n;    /* a percentile whose sample does not support it (p99 under 459) */
+    int64_t n;  /* samples behind it */
+    bool low_n; /* a percentile whose sample does not support it (p99 under 459) */
 } dlab_metric_value;
 
 /* Which token indices count: first ≤ index ≤ last for metrics of decode. The default is all. */
@@ -36,8 +36,8 @@ typedef struct {
 /* generated from the folder; NULL-terminated */
 extern const dlab_metric_family *const dlab_metric_families[];
 
-const dlab_metric *dlab_metric_find(const char *name);      /* NULL if unknown */
-const char *dlab_metric_nearest(const char *name);          /* for messages, or NULL */
+const dlab_metric *dlab_metric_find(const char *name); /* NULL if unknown */
+const char *dlab_metric_nearest(const char *name);     /* for messages, or NULL */
 /* All metrics in a stable order; returns how many. out may be NULL. */
 size_t dlab_metric_all(const dlab_metric **out, size_t cap);
 

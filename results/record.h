@@ -13,23 +13,24 @@
 #define DLAB_SCHEMA_VERSION 1
 
 typedef struct {
-    char label[160];     /* the swept axes, "kv.store=none batch.size=4"; "-" if nothing is swept */
-    dlab_settings axes;  /* swept keys only, in the order of the experiment */
+    char label[160];    /* the swept axes, "kv.store=none batch.size=4"; "-" if nothing is swept */
+    dlab_settings axes; /* swept keys only, in the order of the experiment */
     dlab_settings effective;
     dlab_run_status status;
     char reason[512];
-    char warnings[512];  /* joined by "; " */
-    dlab_run **runs;     /* by repeat; owned */
+    char warnings[512]; /* joined by "; " */
+    dlab_run **runs;    /* by repeat; owned */
     size_t n_runs, n_planned;
 } dlab_point_result;
 
 typedef struct {
-    dlab_settings meta;  /* attributes of /meta, in order: dlab_version, command, git_revision, git_dirty, compiler, flags,
+    dlab_settings
+        meta;        /* attributes of /meta, in order: dlab_version, command, git_revision, git_dirty, compiler, flags,
                             host, cpu_model, isa, memory_bytes, governor, device, model, model_hash, started, … */
-    char *spec_text;     /* /spec, the experiment file verbatim */
+    char *spec_text; /* /spec, the experiment file verbatim */
     size_t spec_bytes;
-    char *spec_name;     /* its path */
-    bool complete;       /* all planned runs are in; parts are gone */
+    char *spec_name; /* its path */
+    bool complete;   /* all planned runs are in; parts are gone */
     dlab_point_result *points;
     size_t n_points;
 } dlab_record;
@@ -39,7 +40,8 @@ void dlab_record_free(dlab_record *r);
 
 /* The path of a run's part: "<out without .h5>.h5.parts/<key>.rNN.h5". buf of at least PATH_MAX. */
 void dlab_record_part_path(const char *out_path, const char *key, int repeat, char *buf, size_t size);
-dlab_status dlab_record_write_part(const char *out_path, const dlab_settings *meta, const dlab_run *run, dlab_error *err);
+dlab_status dlab_record_write_part(const char *out_path, const dlab_settings *meta, const dlab_run *run,
+                                   dlab_error *err);
 /* Reads a part if it is there and whole: DLAB_EIO if absent, DLAB_EFORMAT if it is not ours or damaged. */
 dlab_status dlab_record_read_part(const char *path, dlab_run *out, dlab_error *err);
 /* Writes the master; runs that have a part file are linked, their tables are not copied. */

@@ -94,8 +94,8 @@ static size_t count_runs(const dlab_record *r)
 }
 
 /* Puts the run into the file, or a link when its part is there. */
-static dlab_status put_or_link(const dlab_h5_out *o, hid_t runs, const dlab_run *run, bool link,
-                               dlab_record_index *row, dlab_error *err)
+static dlab_status put_or_link(const dlab_h5_out *o, hid_t runs, const dlab_run *run, bool link, dlab_record_index *row,
+                               dlab_error *err)
 {
     char name[DLAB_RUN_NAME], part[PATH_MAX];
     snprintf(name, sizeof name, "%04d", row->run);
@@ -145,7 +145,8 @@ static dlab_status write_record(const char *path, const dlab_record *r, bool lin
     return st;
 }
 
-dlab_status dlab_record_write_part(const char *out_path, const dlab_settings *meta, const dlab_run *run, dlab_error *err)
+dlab_status dlab_record_write_part(const char *out_path, const dlab_settings *meta, const dlab_run *run,
+                                   dlab_error *err)
 {
     char part[PATH_MAX], folder[PATH_MAX];
     dlab_record_part_path(out_path, run->key, run->repeat, part, sizeof part);

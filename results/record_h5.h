@@ -23,9 +23,9 @@ typedef enum { DLAB_H5_I32, DLAB_H5_I64, DLAB_H5_F64, DLAB_H5_STR } dlab_h5_type
 typedef struct {
     const char *name;
     dlab_h5_type type;
-    size_t offset;     /* in the row, in memory */
-    size_t size;       /* strings: bytes in memory, NUL included */
-    size_t file_size;  /* strings: bytes in the file, NUL included; 0: as in memory */
+    size_t offset;    /* in the row, in memory */
+    size_t size;      /* strings: bytes in memory, NUL included */
+    size_t file_size; /* strings: bytes in the file, NUL included; 0: as in memory */
     const char *unit, *description;
 } dlab_h5_column;
 

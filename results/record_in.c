@@ -241,15 +241,15 @@ static dlab_status check_columns(const dlab_h5_in *in, hid_t type, const char *n
                     (columns[i].type != DLAB_H5_STR || H5Tis_variable_str(member) == 0);
         if (member >= 0) H5Tclose(member);
         if (!good)
-            return DLAB_FAIL(err, DLAB_EFORMAT, "%s: table %.64s: column %s is missing or of another type", in->path, name,
-                             columns[i].name);
+            return DLAB_FAIL(err, DLAB_EFORMAT, "%s: table %.64s: column %s is missing or of another type", in->path,
+                             name, columns[i].name);
     }
     return DLAB_OK;
 }
 
 /* Rows that the table claims, held against what the file can possibly store. */
-static dlab_status count_rows(const dlab_h5_in *in, hid_t set, hid_t type, const char *name, size_t row_bytes, size_t *n,
-                              dlab_error *err)
+static dlab_status count_rows(const dlab_h5_in *in, hid_t set, hid_t type, const char *name, size_t row_bytes,
+                              size_t *n, dlab_error *err)
 {
     hsize_t rows = 0;
     hid_t space = H5Dget_space(set);
@@ -261,8 +261,9 @@ static dlab_status count_rows(const dlab_h5_in *in, hid_t set, hid_t type, const
     if (!good) return DLAB_FAIL(err, DLAB_EFORMAT, "%s: table %.64s is not stored as expected", in->path, name);
     hsize_t stored = H5Dget_storage_size(set);
     if (stored > in->bytes || rows > stored * DEFLATE_RATIO / type_bytes || rows > SIZE_MAX / row_bytes)
-        return DLAB_FAIL(err, DLAB_EFORMAT, "%s: table %.64s claims %llu rows, more than its %llu stored bytes can hold",
-                         in->path, name, (unsigned long long)rows, (unsigned long long)stored);
+        return DLAB_FAIL(err, DLAB_EFORMAT,
+                         "%s: table %.64s claims %llu rows, more than its %llu stored bytes can hold", in->path, name,
+                         (unsigned long long)rows, (unsigned long long)stored);
     *n = (size_t)rows;
     return DLAB_OK;
 }

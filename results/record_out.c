@@ -91,8 +91,8 @@ dlab_status dlab_h5_create(const char *path, dlab_h5_out *out, dlab_error *err)
     catcher *c = calloc(1, sizeof *c);
     if (!c) return DLAB_FAIL(err, DLAB_EOOM, "%s: no memory to begin a record", path);
     out->catcher = c;
-    H5FD_file_image_callbacks_t callbacks = {image_malloc, image_memcpy, image_realloc, image_free,
-                                             same_udata,   keep_udata,   c};
+    H5FD_file_image_callbacks_t callbacks = {
+        image_malloc, image_memcpy, image_realloc, image_free, same_udata, keep_udata, c};
     dlab_h5_image_name(path, name, sizeof name);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     /* This format carries checksums on its metadata. */

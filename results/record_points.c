@@ -20,7 +20,8 @@ static const dlab_h5_column fixed_columns[N_FIXED] = {
     {"n_runs", DLAB_H5_I32, offsetof(point_row, n_runs), 4, 0, "1", "runs in this record"},
     {"n_planned", DLAB_H5_I32, offsetof(point_row, n_planned), 4, 0, "1", "runs planned"},
     {"label", DLAB_H5_STR, offsetof(point_row, label), 160, 0, "", "the swept axes"},
-    {"status", DLAB_H5_STR, offsetof(point_row, status), 16, 0, "", "ok, truncated, skipped, oom, failed, crashed, hung, pending"},
+    {"status", DLAB_H5_STR, offsetof(point_row, status), 16, 0, "",
+     "ok, truncated, skipped, oom, failed, crashed, hung, pending"},
     {"reason", DLAB_H5_STR, offsetof(point_row, reason), 512, 0, "", "why it is not ok"},
     {"warnings", DLAB_H5_STR, offsetof(point_row, warnings), 512, 0, "", "joined by \"; \""},
 };
@@ -131,7 +132,8 @@ static bool add_metrics(wide_table *w, const dlab_metric *const *metrics, size_t
         for (size_t f = 0; f < N_FIGURES; f++) {
             char name[128];
             snprintf(name, sizeof name, "%s%s", metrics[i]->name, figures[f].suffix);
-            dlab_h5_column c = {name, figures[f].type, 0, 8, 0, f < 2 ? metrics[i]->unit : "1", metrics[i]->description};
+            dlab_h5_column c = {
+                name, figures[f].type, 0, 8, 0, f < 2 ? metrics[i]->unit : "1", metrics[i]->description};
             if (f > 0) c.description = figures[f].description;
             if (!wide_add(w, c, true)) return false;
         }
@@ -206,7 +208,8 @@ static dlab_status put_wide(const dlab_h5_out *o, const dlab_record *r, dlab_err
         fill_metrics(&w, first_metric, metrics, n_metrics, &r->points[i], row);
     }
     fit_strings(&w);
-    dlab_status st = dlab_h5_put_table(o, o->file, "points", w.columns, w.n_columns, w.rows, w.row_bytes, r->n_points, err);
+    dlab_status st =
+        dlab_h5_put_table(o, o->file, "points", w.columns, w.n_columns, w.rows, w.row_bytes, r->n_points, err);
     wide_free(&w);
     return st;
 }

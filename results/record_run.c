@@ -5,9 +5,18 @@
 
 #include "results/record_parts.h"
 
-#define I32(row, field, unit, text) {#field, DLAB_H5_I32, offsetof(row, field), 4, 0, unit, text}
-#define I64(row, field, unit, text) {#field, DLAB_H5_I64, offsetof(row, field), 8, 0, unit, text}
-#define F64(row, field, unit, text) {#field, DLAB_H5_F64, offsetof(row, field), 8, 0, unit, text}
+#define I32(row, field, unit, text)                                                                                    \
+    {                                                                                                                  \
+#field, DLAB_H5_I32, offsetof(row, field), 4, 0, unit, text                                                    \
+    }
+#define I64(row, field, unit, text)                                                                                    \
+    {                                                                                                                  \
+#field, DLAB_H5_I64, offsetof(row, field), 8, 0, unit, text                                                    \
+    }
+#define F64(row, field, unit, text)                                                                                    \
+    {                                                                                                                  \
+#field, DLAB_H5_F64, offsetof(row, field), 8, 0, unit, text                                                    \
+    }
 
 static const dlab_h5_column request_columns[] = {
     I64(dlab_ev_request, id, "1", "request, from 0"),
@@ -68,7 +77,9 @@ static const struct {
     size_t n_columns, row_bytes, rows_at, n_at; /* where dlab_run has the array and its length */
 } tables[] = {
 #define TABLE(field, columns, row)                                                                                     \
-    {#field, columns, N_OF(columns), sizeof(row), offsetof(dlab_run, field), offsetof(dlab_run, n_##field)}
+    {                                                                                                                  \
+#field, columns, N_OF(columns), sizeof(row), offsetof(dlab_run, field), offsetof(dlab_run, n_##field)          \
+    }
     TABLE(requests, request_columns, dlab_ev_request), TABLE(tokens, token_columns, dlab_ev_token),
     TABLE(steps, step_columns, dlab_ev_step),          TABLE(memory, memory_columns, dlab_ev_memory),
     TABLE(quality, quality_columns, dlab_ev_quality),
@@ -125,7 +136,8 @@ static dlab_status put_settings(const dlab_h5_out *o, hid_t group, const char *n
     return st;
 }
 
-dlab_status dlab_record_put_run(const dlab_h5_out *o, hid_t runs, const char *name, const dlab_run *run, dlab_error *err)
+dlab_status dlab_record_put_run(const dlab_h5_out *o, hid_t runs, const char *name, const dlab_run *run,
+                                dlab_error *err)
 {
     hid_t group;
     DLAB_TRY(dlab_h5_make_group(o, runs, name, &group, err));
@@ -174,8 +186,7 @@ static dlab_status get_attributes(const dlab_h5_in *in, hid_t group, dlab_run *r
     DLAB_TRY(get_i32(in, group, "repeat", &run->repeat, err));
     DLAB_TRY(dlab_h5_get_f64(in, group, "started_unix", &run->started_unix, err));
     DLAB_TRY(dlab_h5_get_f64(in, group, "t_end", &run->t_end, err));
-    for (size_t i = 0; i < N_OF(facts); i++)
-        DLAB_TRY(dlab_h5_get_i64(in, group, facts[i].name, fact_of(run, i), err));
+    for (size_t i = 0; i < N_OF(facts); i++) DLAB_TRY(dlab_h5_get_i64(in, group, facts[i].name, fact_of(run, i), err));
     DLAB_TRY(dlab_h5_get_str(in, group, "quality_protocol", run->quality_protocol, sizeof run->quality_protocol, err));
     DLAB_TRY(get_i32(in, group, "quality_first", &run->quality_first, err));
     return dlab_h5_get_str(in, group, "corpus_hash", run->corpus_hash, sizeof run->corpus_hash, err);

@@ -66,8 +66,7 @@ static void fill_metric(const builder *b, size_t column, const dlab_metric *m)
     const dlab_metric_window all = DLAB_WINDOW_ALL;
     dlab_column *col = &b->table->columns[column];
     double *medians = malloc((n ? n : 1) * sizeof *medians);
-    for (size_t r = 0; medians && r < n; r++)
-        medians[r] = dlab_point_summary(&b->record->points[r], m, &all).median;
+    for (size_t r = 0; medians && r < n; r++) medians[r] = dlab_point_summary(&b->record->points[r], m, &all).median;
     dlab_scale scale = dlab_scale_for(m->unit, medians, medians ? n : 0);
     free(medians);
     dlab_unit_column(m->name, scale.unit, col->name, sizeof col->name);
@@ -77,7 +76,7 @@ static void fill_metric(const builder *b, size_t column, const dlab_metric *m)
         dlab_cell *c = cell(b, r, column);
         char text[64];
         c->value = s.median * scale.factor;
-        dlab_figure_text(c->value, s.n > 1 ? s.sd * scale.factor : NAN, text, sizeof text - 1);
+        dlab_figure_text(c->value, s.n > 1 && s.sd > 0 ? s.sd * scale.factor : NAN, text, sizeof text - 1);
         if (s.low_n) strcat(text, "*");
         set_text(c, text);
     }
@@ -92,7 +91,8 @@ static void fill_ratio(const builder *b, size_t column)
         dlab_metric_window w;
         char text[48] = "–";
         c->value = base ? dlab_report_ratio(b->spec->ratio, p, base, &w) : NAN;
-        if (isfinite(c->value)) snprintf(text, sizeof text, c->value < 10 ? "%.2f×" : "%.1f×", c->value);
+        if (isfinite(c->value))
+            snprintf(text, sizeof text, c->value < 10 ? "%.2f×" : c->value < 100 ? "%.1f×" : "%.0f×", c->value);
         set_text(c, text);
     }
 }

@@ -38,7 +38,7 @@ dlab_status dlab_report_parse(const dlab_yaml *y, const dlab_yaml_node *node, dl
 void dlab_report_free(dlab_report_spec *s);
 
 typedef struct {
-    double value; /* NaN: missing */
+    double value;  /* NaN: missing */
     char text[48]; /* as a person reads it: "12.3 ms ± 0.1", "–" when missing */
 } dlab_cell;
 

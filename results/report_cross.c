@@ -45,19 +45,23 @@ static double declared_ratio(const char *metric, const sample *v)
 
 static void times_text(double ratio, char *buf, size_t size)
 {
-    snprintf(buf, size, ratio < 10 ? "%.2f×" : "%.1f×", ratio);
+    snprintf(buf, size, ratio < 10 ? "%.2f×" : ratio < 100 ? "%.1f×" : "%.0f×", ratio);
 }
 
-/* "at 64 a step of BASE does 61.0× the flops and moves 1.10× the bytes"; "" when no work was declared. */
-static void why_text(const sample *v, const char *base, char *buf, size_t size)
+/* "; why: a step of BASE does 61.0× the flops and moves 1.10× the bytes at 64, 122× and 1.20× at 128"; "" when no work
+ * was declared. */
+static void why_text(const sample *a, const sample *b, const char *base, char *buf, size_t size)
 {
-    char flops[24], bytes[24];
-    double f = declared_ratio("flops_step", v), b = declared_ratio("bytes_step", v);
+    const double ratios[4] = {declared_ratio("flops_step", a), declared_ratio("bytes_step", a),
+                              declared_ratio("flops_step", b), declared_ratio("bytes_step", b)};
+    char t[4][24];
     buf[0] = '\0';
-    if (!isfinite(f) || !isfinite(b)) return;
-    times_text(f, flops, sizeof flops);
-    times_text(b, bytes, sizeof bytes);
-    snprintf(buf, size, "at %g a step of %s does %s the flops and moves %s the bytes", v->x, base, flops, bytes);
+    for (int i = 0; i < 4; i++) {
+        if (!isfinite(ratios[i])) return;
+        times_text(ratios[i], t[i], sizeof t[i]);
+    }
+    snprintf(buf, size, "; why: a step of %s does %s the flops and moves %s the bytes at %g, %s and %s at %g", base,
+             t[0], t[1], a->x, t[2], t[3], b->x);
 }
 
 typedef struct {
@@ -84,27 +88,25 @@ static void note_crossing(const pair_names *n, const sample *a, const sample *b,
 {
     double la = log(a->ratio), lb = log(b->ratio);
     double x = exp(log(a->x) + (log(b->x) - log(a->x)) * la / (la - lb));
-    char why_a[320], why_b[320];
-    why_text(a, n->base, why_a, sizeof why_a);
-    why_text(b, n->base, why_b, sizeof why_b);
-    dlab_note(out, "%s: %s is ahead of %s from %s ≈ %.3g on, interpolated between %g and %g%s%s%s%s%s",
-              n->spec->ratio->name, la < lb ? n->other : n->base, la < lb ? n->base : n->other, n->spec->growth_over, x,
-              a->x, b->x, n->rest, why_a[0] ? "; why: " : "", why_a, why_a[0] && why_b[0] ? ", " : "", why_b);
+    char why[480];
+    why_text(a, b, n->base, why, sizeof why);
+    dlab_note(out, "%s: %s is ahead of %s from %s ≈ %.3g on, interpolated between %g and %g%s%s", n->spec->ratio->name,
+              la < lb ? n->other : n->base, la < lb ? n->base : n->other, n->spec->growth_over, x, a->x, b->x, n->rest,
+              why);
 }
 
 static void note_no_crossing(const pair_names *n, const sample *v, size_t count, dlab_notes *out)
 {
     const sample *a = &v[0], *b = &v[count - 1];
     const bool ahead = a->ratio >= 1;
-    char from[24], to[24], why_a[320], why_b[320];
+    char from[24], to[24], why[480];
     times_text(ahead ? a->ratio : 1 / a->ratio, from, sizeof from);
     times_text(ahead ? b->ratio : 1 / b->ratio, to, sizeof to);
-    why_text(a, n->base, why_a, sizeof why_a);
-    why_text(b, n->base, why_b, sizeof why_b);
-    dlab_note(out, "%s: %s and %s do not cross between %s = %g and %g%s; %s is ahead throughout, %s at %g and %s at %g%s%s%s%s",
+    why_text(a, b, n->base, why, sizeof why);
+    dlab_note(out,
+              "%s: %s and %s do not cross between %s = %g and %g%s; %s is ahead throughout, %s at %g and %s at %g%s",
               n->spec->ratio->name, n->other, n->base, n->spec->growth_over, a->x, b->x, n->rest,
-              ahead ? n->other : n->base, from, a->x, to, b->x, why_a[0] ? "; why: " : "", why_a,
-              why_a[0] && why_b[0] ? ", " : "", why_b);
+              ahead ? n->other : n->base, from, a->x, to, b->x, why);
 }
 
 static void note_group(const dlab_record *r, const dlab_report_spec *s, const dlab_point_result *p, sample *v,
@@ -139,8 +141,9 @@ static void note_widest(const dlab_record *r, const dlab_report_spec *s, dlab_no
     times_text(best.ratio, gap, sizeof gap);
     times_text(f, flops, sizeof flops);
     times_text(b, bytes, sizeof bytes);
-    dlab_note(out, "widest gap: %s, %s on %s; why: a decode step of its baseline %s does %s the flops and moves %s the bytes",
-              best.point->label, gap, s->ratio->name, best.base->label, flops, bytes);
+    dlab_note(
+        out, "widest gap: %s, %s on %s; why: a decode step of its baseline %s does %s the flops and moves %s the bytes",
+        best.point->label, gap, s->ratio->name, best.base->label, flops, bytes);
 }
 
 void dlab_report_crossings(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)

@@ -114,7 +114,8 @@ static void note_statuses(const dlab_record *r, dlab_notes *out)
     for (size_t i = 0; i < r->n_points; i++) {
         const dlab_point_result *p = &r->points[i];
         if (p->status != DLAB_RUN_OK)
-            dlab_note(out, "%s is %s%s%s", p->label, dlab_run_status_text(p->status), p->reason[0] ? ": " : "", p->reason);
+            dlab_note(out, "%s is %s%s%s", p->label, dlab_run_status_text(p->status), p->reason[0] ? ": " : "",
+                      p->reason);
         if (p->warnings[0]) dlab_note(out, "%s: warning: %s", p->label, p->warnings);
     }
 }
@@ -125,8 +126,8 @@ static void note_claims(const dlab_report_spec *s, dlab_notes *out)
         const dlab_claim *c = &s->claims[i];
         char at[256];
         dlab_settings_text(&c->at, at, sizeof at);
-        dlab_note(out, "claimed by article %s (%s) for %s, not measured here: %s", c->article, c->id, at,
-                  c->text[0] ? c->text : "see the column claimed");
+        dlab_note(out, "a claim, not a measurement: article %s (%s), %s%s%s", c->article, c->id, at,
+                  c->text[0] ? ": " : "", c->text);
     }
 }
 

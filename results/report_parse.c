@@ -88,8 +88,7 @@ static dlab_status parse_number(const parser *p, const dlab_yaml_node *n, double
 static dlab_status parse_word(const parser *p, const dlab_yaml_node *n, char *buf, size_t size)
 {
     DLAB_TRY(need(p, n, DLAB_YAML_SCALAR, "a text"));
-    if (strlen(n->text) >= size)
-        return dlab_yaml_fail(p->y, n, p->err, "is longer than %zu bytes", size - 1);
+    if (strlen(n->text) >= size) return dlab_yaml_fail(p->y, n, p->err, "is longer than %zu bytes", size - 1);
     memcpy(buf, n->text, strlen(n->text) + 1);
     return DLAB_OK;
 }
@@ -116,8 +115,7 @@ static dlab_status parse_claim(const parser *p, const dlab_yaml_node *n, dlab_cl
         else
             return unknown_key(p, n->keys[i], words);
     }
-    if (!c->id[0] || !c->article[0])
-        return dlab_yaml_fail(p->y, n, p->err, "a claim needs its id and its article");
+    if (!c->id[0] || !c->article[0]) return dlab_yaml_fail(p->y, n, p->err, "a claim needs its id and its article");
     return DLAB_OK;
 }
 

@@ -25,10 +25,7 @@ dlab_run_status dlab_run_status_parse(const char *text)
     return (dlab_run_status)s;
 }
 
-int dlab_run_status_fails(dlab_run_status s)
-{
-    return (unsigned)s < DLAB_RUN_STATUS_N ? statuses[s].fails : 1;
-}
+int dlab_run_status_fails(dlab_run_status s) { return (unsigned)s < DLAB_RUN_STATUS_N ? statuses[s].fails : 1; }
 
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
 
@@ -120,8 +117,7 @@ static dlab_status array_reserve(void **array, size_t *capacity, size_t n, size_
     if (n <= *capacity) return DLAB_OK;
     if (n > SIZE_MAX / row_bytes) return DLAB_FAIL(err, DLAB_EOOM, "events: %zu %s do not fit in memory", n, what);
     void *grown = realloc(*array, n * row_bytes);
-    if (!grown)
-        return DLAB_FAIL(err, DLAB_EOOM, "events: no memory for %zu %s (%zu bytes)", n, what, n * row_bytes);
+    if (!grown) return DLAB_FAIL(err, DLAB_EOOM, "events: no memory for %zu %s (%zu bytes)", n, what, n * row_bytes);
     *array = grown;
     *capacity = n;
     return DLAB_OK;

@@ -70,15 +70,16 @@ typedef struct {
     dlab_setting *items;
     size_t n;
 } dlab_settings;
-dlab_status dlab_settings_set(dlab_settings *s, const char *key, const char *value, dlab_error *err); /* adds or replaces */
-const char *dlab_settings_get(const dlab_settings *s, const char *key);                               /* or NULL */
+dlab_status dlab_settings_set(dlab_settings *s, const char *key, const char *value,
+                              dlab_error *err);                         /* adds or replaces */
+const char *dlab_settings_get(const dlab_settings *s, const char *key); /* or NULL */
 dlab_status dlab_settings_copy(const dlab_settings *from, dlab_settings *to, dlab_error *err);
 void dlab_settings_free(dlab_settings *s);
 
 typedef struct {
     dlab_run_status status;
     char reason[512];
-    char key[17];            /* hex of the run's key hash */
+    char key[17]; /* hex of the run's key hash */
     int32_t point, repeat;
     double started_unix;     /* wall time, seconds, metadata only */
     double t_end;            /* the run's length */
@@ -94,11 +95,11 @@ typedef struct {
     int64_t rss_peak;               /* of the process, bytes; −1: unknown */
     int64_t kv_pool, kv_growths;
     int64_t weight_bytes;
-    int64_t quality_bytes;          /* bytes of text that the scored tokens stand for; 0: unknown */
-    char quality_protocol[160];     /* "chunks of 512, second half scored, no BOS" … */
+    int64_t quality_bytes;      /* bytes of text that the scored tokens stand for; 0: unknown */
+    char quality_protocol[160]; /* "chunks of 512, second half scored, no BOS" … */
     char corpus_hash[17];
-    int32_t quality_first;          /* the protocol counts positions ≥ this; the others are kept, not counted */
-    size_t capacity[5];             /* rows that requests … quality have room for; kept by the functions below */
+    int32_t quality_first; /* the protocol counts positions ≥ this; the others are kept, not counted */
+    size_t capacity[5];    /* rows that requests … quality have room for; kept by the functions below */
 } dlab_run;
 
 void dlab_run_init(dlab_run *r); /* NaN and −1 where nothing is known */

@@ -21,7 +21,10 @@ typedef struct {
 static const ladder ladders[] = {
     {"ns", {{0, {1, "ns"}}, {1e3, {1e-3, "us"}}, {1e5, {1e-6, "ms"}}, {1e10, {1e-9, "s"}}}},
     {"B",
-     {{0, {1, "B"}}, {10 * KI, {1 / KI, "KiB"}}, {KI * KI, {1 / KI / KI, "MiB"}}, {10 * KI * KI * KI, {1 / KI / KI / KI, "GiB"}}}},
+     {{0, {1, "B"}},
+      {10 * KI, {1 / KI, "KiB"}},
+      {KI * KI, {1 / KI / KI, "MiB"}},
+      {10 * KI * KI * KI, {1 / KI / KI / KI, "GiB"}}}},
     {"FLOP", {{0, {1, "FLOP"}}, {1e6, {1e-6, "MFLOP"}}, {1e9, {1e-9, "GFLOP"}}, {1e13, {1e-12, "TFLOP"}}}},
     {"B/s", {{0, {1, "B/s"}}, {1e6, {1e-6, "MB/s"}}, {1e9, {1e-9, "GB/s"}}}},
     {"FLOP/s", {{0, {1, "FLOP/s"}}, {1e6, {1e-6, "MFLOP/s"}}, {1e9, {1e-9, "GFLOP/s"}}, {1e13, {1e-12, "TFLOP/s"}}}},
@@ -75,8 +78,10 @@ void dlab_figure_text(double value, double sd, char *buf, size_t size)
         snprintf(buf, size, "–");
         return;
     }
-    int d = decimals_for(value);
-    bool whole = value == floor(value) && fabs(value) < 1e6 && (!isfinite(sd) || sd == 0);
+    int d = decimals_for(value), d_sd = 0;
+    if (isfinite(sd) && sd > 0 && sd < 10) d_sd = 1 - (int)floor(log10(sd)); /* two digits of the spread are enough */
+    if (isfinite(sd) && sd > 0 && d_sd < d) d = d_sd;
+    bool whole = value == floor(value) && fabs(value) < 1e6 && !isfinite(sd);
     if (whole) d = 0;
     if (fabs(value) >= 1e9)
         snprintf(buf, size, "%.3e", value);

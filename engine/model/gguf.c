@@ -295,7 +295,7 @@ static bool load_int(uint32_t type, const uint8_t *p, int64_t *out)
         *out = p[0];
         return true;
     case GGUF_I8:
-        *out = (int8_t)p[0];
+        *out = p[0] < 128 ? p[0] : p[0] - 256;
         return true;
     case GGUF_U16:
         *out = (uint16_t)(p[0] | p[1] << 8);

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,17 +9,17 @@
 
 /* GGUF's element types; `dtype` where it is built. */
 static const struct {
-    uint32_t id;
     const char *name;
+    uint32_t id;
     int dtype; /* dlab_dtype or −1 */
 } element_types[] = {
-    {0, "F32", DLAB_F32}, {1, "F16", DLAB_F16},   {2, "Q4_0", DLAB_Q4_0}, {3, "Q4_1", DLAB_Q4_1},  {6, "Q5_0", -1},
-    {7, "Q5_1", -1},      {8, "Q8_0", DLAB_Q8_0}, {9, "Q8_1", -1},        {10, "Q2_K", -1},        {11, "Q3_K", -1},
-    {12, "Q4_K", -1},     {13, "Q5_K", -1},       {14, "Q6_K", -1},       {15, "Q8_K", -1},        {16, "IQ2_XXS", -1},
-    {17, "IQ2_XS", -1},   {18, "IQ3_XXS", -1},    {19, "IQ1_S", -1},      {20, "IQ4_NL", -1},      {21, "IQ3_S", -1},
-    {22, "IQ2_S", -1},    {23, "IQ4_XS", -1},     {24, "I8", -1},         {25, "I16", -1},         {26, "I32", -1},
-    {27, "I64", -1},      {28, "F64", -1},        {29, "IQ1_M", -1},      {30, "BF16", DLAB_BF16}, {34, "TQ1_0", -1},
-    {35, "TQ2_0", -1},    {39, "MXFP4", -1},
+    {"F32", 0, DLAB_F32}, {"F16", 1, DLAB_F16},   {"Q4_0", 2, DLAB_Q4_0}, {"Q4_1", 3, DLAB_Q4_1},  {"Q5_0", 6, -1},
+    {"Q5_1", 7, -1},      {"Q8_0", 8, DLAB_Q8_0}, {"Q8_1", 9, -1},        {"Q2_K", 10, -1},        {"Q3_K", 11, -1},
+    {"Q4_K", 12, -1},     {"Q5_K", 13, -1},       {"Q6_K", 14, -1},       {"Q8_K", 15, -1},        {"IQ2_XXS", 16, -1},
+    {"IQ2_XS", 17, -1},   {"IQ3_XXS", 18, -1},    {"IQ1_S", 19, -1},      {"IQ4_NL", 20, -1},      {"IQ3_S", 21, -1},
+    {"IQ2_S", 22, -1},    {"IQ4_XS", 23, -1},     {"I8", 24, -1},         {"I16", 25, -1},         {"I32", 26, -1},
+    {"I64", 27, -1},      {"F64", 28, -1},        {"IQ1_M", 29, -1},      {"BF16", 30, DLAB_BF16}, {"TQ1_0", 34, -1},
+    {"TQ2_0", 35, -1},    {"MXFP4", 39, -1},
 };
 #define N_ELEMENT_TYPES (sizeof element_types / sizeof *element_types)
 
@@ -33,23 +34,16 @@ static dlab_status set_type(const char *label, dlab_tensor *t, uint32_t id, dlab
 {
     const char *name = "unknown";
     char built[128] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < N_ELEMENT_TYPES; i++) {
+    for (size_t i = 0, used = 0; i < N_ELEMENT_TYPES; i++) {
+        if (element_types[i].id == id) name = element_types[i].name;
+        if (element_types[i].dtype < 0) continue;
         if (element_types[i].id == id) {
-            name = element_types[i].name;
-            if (element_types[i].dtype >= 0) {
-                t->dtype = (dlab_dtype)element_types[i].dtype;
-                return DLAB_OK;
-            }
+            t->dtype = (dlab_dtype)element_types[i].dtype;
+            return DLAB_OK;
         }
-        size_t len = strlen(element_types[i].name);
-        if (element_types[i].dtype < 0 || used + len + 3 > sizeof built) continue;
-        if (used > 0) {
-            memcpy(built + used, ", ", 2);
-            used += 2;
-        }
-        memcpy(built + used, element_types[i].name, len + 1);
-        used += len;
+        if (used < sizeof built)
+            used += (size_t)snprintf(built + used, sizeof built - used, "%s%s", used > 0 ? ", " : "",
+                                     element_types[i].name);
     }
     return DLAB_FAIL(err, DLAB_ENOTBUILT, "%s: tensor '%s' has type %s (%u): not built; built are %s", label, t->name,
                      name, id, built);
@@ -142,11 +136,12 @@ static dlab_status check_overlap(const dlab_gguf *g, const dlab_tensor *t, size_
     return DLAB_OK;
 }
 
+/* *out is left alone where the file says nothing. */
 static dlab_status read_alignment(const dlab_gguf *g, size_t *out, dlab_error *err)
 {
-    int64_t v = GGUF_ALIGNMENT;
-    if (dlab_gguf_has(g, "general.alignment"))
-        DLAB_TRY(dlab_gguf_get_int(g, "general.alignment", 0, UINT32_MAX, &v, err));
+    int64_t v = 0;
+    if (!dlab_gguf_has(g, "general.alignment")) return DLAB_OK;
+    DLAB_TRY(dlab_gguf_get_int(g, "general.alignment", 0, UINT32_MAX, &v, err));
     if (v < GGUF_MIN_ALIGNMENT || (v & (v - 1)) != 0)
         return DLAB_FAIL(err, DLAB_EFORMAT,
                          "%s: the key 'general.alignment' is %lld, expected a power of two from %d on", g->label,
@@ -159,7 +154,7 @@ dlab_status dlab_gguf_read_tensors(const dlab_gguf *g, dlab_tensor **tensors, si
                                    dlab_error *err)
 {
     dlab_status st = DLAB_OK;
-    size_t alignment = 0;
+    size_t alignment = GGUF_ALIGNMENT;
     dlab_gguf_reader r = {g->label, g->data, g->n, g->tensors_at};
     dlab_tensor *all = calloc(g->n_tensors + 1, sizeof *all);
     uint64_t *offsets = calloc(g->n_tensors + 1, sizeof *offsets);

@@ -183,21 +183,18 @@ static dlab_status read_image(dlab_model *m, const char *name, dlab_error *err)
     return hash_image(m, data_off, err);
 }
 
-static dlab_status model_new(const char *name, dlab_model **out, dlab_error *err)
-{
-    *out = calloc(1, sizeof **out);
-    return *out ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "%s: no memory to open it", name);
-}
-
 dlab_status dlab_model_from_memory(const char *name, const void *data, size_t n, dlab_model **out, dlab_error *err)
 {
-    DLAB_TRY(model_new(name, out, err));
-    (*out)->map = data;
-    (*out)->map_bytes = n;
-    dlab_status st = read_image(*out, name, err);
-    if (st == DLAB_OK) return DLAB_OK;
-    dlab_model_close(*out);
     *out = NULL;
+    dlab_model *m = calloc(1, sizeof *m);
+    if (!m) return DLAB_FAIL(err, DLAB_EOOM, "%s: no memory to open it", name);
+    m->map = data;
+    m->map_bytes = n;
+    dlab_status st = read_image(m, name, err);
+    if (st == DLAB_OK)
+        *out = m;
+    else
+        dlab_model_close(m);
     return st;
 }
 
@@ -235,18 +232,16 @@ done:
 
 dlab_status dlab_model_open(const char *spec, dlab_model **out, dlab_error *err)
 {
-    dlab_status st = DLAB_OK;
-    dlab_model *m = NULL;
+    const void *map = NULL;
+    size_t bytes = 0;
     *out = NULL;
     if (strncmp(spec, SYNTHETIC_PREFIX, strlen(SYNTHETIC_PREFIX)) == 0)
         return dlab_model_synthesize(spec + strlen(SYNTHETIC_PREFIX), out, err);
-    DLAB_TRY(model_new(spec, &m, err));
-    DLAB_TRY_DONE(st, map_file(spec, &m->map, &m->map_bytes, err));
-    m->owns_map = true;
-    DLAB_TRY_DONE(st, read_image(m, spec, err));
-    *out = m;
-    m = NULL;
-done:
-    dlab_model_close(m);
+    DLAB_TRY(map_file(spec, &map, &bytes, err));
+    dlab_status st = dlab_model_from_memory(spec, map, bytes, out, err);
+    if (*out)
+        (*out)->owns_map = true;
+    else
+        munmap((void *)(uintptr_t)map, bytes);
     return st;
 }

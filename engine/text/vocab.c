@@ -83,15 +83,15 @@ static void add_merge(dlab_vocab *v, int32_t left, int32_t right, int32_t result
 
 /* ---- loading -------------------------------------------------------------------------------------------------------- */
 
-static dlab_status slots_create(size_t n_entries, int32_t **slots, size_t *mask, dlab_error *err)
+/* All free; NULL when memory is out. */
+static int32_t *slots_create(size_t n_entries, size_t *mask)
 {
     size_t n = 16;
     while (n < 2 * n_entries) n *= 2;
-    *slots = malloc(n * sizeof **slots);
-    if (!*slots) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a vocabulary's table of %zu slots", n);
-    memset(*slots, 0xff, n * sizeof **slots);
+    int32_t *slots = malloc(n * sizeof *slots);
+    if (slots) memset(slots, 0xff, n * sizeof *slots);
     *mask = n - 1;
-    return DLAB_OK;
+    return slots;
 }
 
 /* Sum of the strings' lengths. */
@@ -103,20 +103,20 @@ static size_t text_bytes(dlab_gguf_array a)
     return sum;
 }
 
-static dlab_status vocab_alloc(dlab_vocab *v, dlab_gguf_array tokens, dlab_gguf_array merges, dlab_error *err)
+static bool vocab_alloc(dlab_vocab *v, dlab_gguf_array tokens, dlab_gguf_array merges)
 {
-    size_t token_bytes = text_bytes(tokens), n_symbols = 256 + tokens.left + 3 * merges.left;
+    size_t n_bytes = text_bytes(tokens), n_symbols = 256 + tokens.left + 3 * merges.left;
     v->n_tokens = (int32_t)tokens.left;
     v->types = malloc(tokens.left);
     v->byte_offs = malloc((tokens.left + 1) * sizeof *v->byte_offs);
-    v->bytes = malloc(token_bytes + 1);
+    v->bytes = malloc(n_bytes + 1);
     v->symbols = malloc(n_symbols * sizeof *v->symbols);
     v->merges = malloc((merges.left + 1) * sizeof *v->merges);
-    v->arena = malloc(512 + token_bytes + text_bytes(merges));
-    if (!v->types || !v->byte_offs || !v->bytes || !v->symbols || !v->merges || !v->arena)
-        return DLAB_FAIL(err, DLAB_EOOM, "no memory for a vocabulary of %zu tokens", tokens.left);
-    DLAB_TRY(slots_create(n_symbols, &v->symbol_slots, &v->symbol_mask, err));
-    return slots_create(merges.left, &v->merge_slots, &v->merge_mask, err);
+    v->arena = malloc(512 + n_bytes + text_bytes(merges));
+    v->symbol_slots = slots_create(n_symbols, &v->symbol_mask);
+    v->merge_slots = slots_create(merges.left, &v->merge_mask);
+    return v->types && v->byte_offs && v->bytes && v->symbols && v->merges && v->arena && v->symbol_slots &&
+           v->merge_slots;
 }
 
 static char *add_bytes(dlab_vocab *v, char *arena)
@@ -223,7 +223,10 @@ dlab_status dlab_vocab_create(const dlab_gguf *g, dlab_vocab **out, dlab_error *
                        dlab_gguf_label(g), tokens.left, merges.left, MAX_MERGES);
         goto done;
     }
-    DLAB_TRY_DONE(st, vocab_alloc(v, tokens, merges, err));
+    if (!vocab_alloc(v, tokens, merges)) {
+        st = DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for a vocabulary of %zu tokens", dlab_gguf_label(g), tokens.left);
+        goto done;
+    }
     arena = add_bytes(v, v->arena);
     DLAB_TRY_DONE(st, load_types(v, g, err));
     DLAB_TRY_DONE(st, add_tokens(v, g, tokens, &arena, err));

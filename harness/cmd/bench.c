@@ -313,14 +313,21 @@ static dlab_status open_models(const dlab_bench_opts *o, dlab_model **models, ch
     return DLAB_OK;
 }
 
-static void fill_outputs(bench *b)
+static void fill_outputs(bench *b, dlab_model *const *models)
 {
     const dlab_bench_opts *o = b->opts;
     dlab_settings env = {0};
     const char *cpu = dlab_probe_environment(&env, NULL) == DLAB_OK ? dlab_settings_get(&env, "cpu_model") : NULL;
     b->out[b->n_out++] = (dlab_bench_out){.to = stdout, .format = o->format, .opts = o};
     if (o->err_format) b->out[b->n_out++] = (dlab_bench_out){.to = stderr, .format = o->err_format, .opts = o};
+    int width = 0;
+    for (size_t i = 0; i < o->model.n; i++) {
+        char name[512];
+        dlab_bench_model_type(dlab_model_get_info(models[i]), name, sizeof name);
+        if ((int)strlen(name) > width) width = (int)strlen(name);
+    }
     for (size_t k = 0; k < b->n_out; k++) {
+        b->out[k].model_width = width;
         snprintf(b->out[k].cpu, sizeof b->out[k].cpu, "%s", cpu ? cpu : "");
         dlab_bench_out_begin(&b->out[k]);
     }
@@ -342,7 +349,7 @@ static dlab_status run_bench(const dlab_cmd_ctx *ctx, const dlab_bench_opts *o, 
         st = DLAB_FAIL(err, DLAB_EUSAGE, "-p 0 and -n 0 leave nothing to measure");
         goto done;
     }
-    fill_outputs(&b);
+    fill_outputs(&b, models);
     for (size_t i = 0; st == DLAB_OK && i < o->model.n; i++) st = bench_model(&b, paths[i], models[i], cells, n, err);
     for (size_t k = 0; k < b.n_out; k++) dlab_bench_out_end(&b.out[k]);
     *exit_code = b.failed ? 1 : 0;

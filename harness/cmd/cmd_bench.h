@@ -69,10 +69,13 @@ typedef struct {
     FILE *to;
     const char *format;
     const dlab_bench_opts *opts;
-    char cpu[128]; /* the machine's, for the rows */
+    char cpu[128];   /* the machine's, for the rows */
+    int model_width; /* of the longest model's name and type; md only */
     size_t n_rows;
 } dlab_bench_out;
 
+/* "NAME TYPE", as the model column has it. */
+void dlab_bench_model_type(const dlab_model_info *m, char *buf, size_t size);
 /* Rows are printed as they come; between begin and end, "json" is one document. */
 void dlab_bench_out_begin(dlab_bench_out *o);
 dlab_status dlab_bench_out_row(dlab_bench_out *o, const dlab_bench_row *r, dlab_error *err);

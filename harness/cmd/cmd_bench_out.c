@@ -44,7 +44,7 @@ static void put_size(json_t *j, const char *key, int64_t v) { put(j, key, v > 0 
 
 static void put_int(json_t *j, const char *key, int64_t v) { put(j, key, json_integer(v)); }
 
-static void model_type(const dlab_model_info *m, char *buf, size_t size)
+void dlab_bench_model_type(const dlab_model_info *m, char *buf, size_t size)
 {
     snprintf(buf, size, "%s %s", m->name, m->type);
 }
@@ -58,7 +58,7 @@ static void put_setup(json_t *j, const dlab_bench_out *o, const dlab_bench_row *
     put_text(j, "backend", p->device);
     put_text(j, "isa", p->isa);
     put_text(j, "model_filename", r->model_path);
-    model_type(r->model, text, sizeof text);
+    dlab_bench_model_type(r->model, text, sizeof text);
     put_text(j, "model_type", text);
     put_int(j, "model_size", r->model->weight_bytes);
     put_int(j, "model_n_params", r->model->n_params);
@@ -137,13 +137,14 @@ enum {
 };
 
 /* A column of a setting is shown where the setting was chosen, as llama-bench does. */
-static void md_columns(const dlab_bench_opts *o, md_column c[N_MD])
+static void md_columns(const dlab_bench_out *out, md_column c[N_MD])
 {
+    const dlab_bench_opts *o = out->opts;
     dlab_plan d;
     dlab_plan_default(&d);
     const dlab_plan *p = &o->plan;
     const md_column all[N_MD] = {
-        [M_MODEL] = {"model", -34, true, ""},
+        [M_MODEL] = {"model", out->model_width > 5 ? -out->model_width : -5, true, ""},
         [M_SIZE] = {"size", 11, true, ""},
         [M_PARAMS] = {"params", 10, true, ""},
         [M_BACKEND] = {"backend", -10, true, ""},
@@ -190,7 +191,7 @@ static void md_line(FILE *to, const md_column *c, bool rule)
 static void md_header(const dlab_bench_out *o)
 {
     md_column c[N_MD];
-    md_columns(o->opts, c);
+    md_columns(o, c);
     for (int i = 0; i < N_MD; i++) snprintf(c[i].text, sizeof c[i].text, "%s", c[i].name);
     md_line(o->to, c, false);
     md_line(o->to, c, true);
@@ -216,9 +217,9 @@ static void md_row(const dlab_bench_out *o, const dlab_bench_row *r)
 {
     md_column c[N_MD];
     const dlab_plan *p = &r->plan;
-    md_columns(o->opts, c);
+    md_columns(o, c);
 #define CELL(column, ...) snprintf(c[column].text, sizeof c[column].text, __VA_ARGS__)
-    model_type(r->model, c[M_MODEL].text, sizeof c[M_MODEL].text);
+    dlab_bench_model_type(r->model, c[M_MODEL].text, sizeof c[M_MODEL].text);
     dlab_cmd_bytes_text((double)r->model->weight_bytes, c[M_SIZE].text, sizeof c[M_SIZE].text);
     CELL(M_PARAMS, "%.2f M", (double)r->model->n_params / 1e6);
     CELL(M_BACKEND, "%s", p->device);

@@ -63,7 +63,7 @@ static void draw(const dlab_progress *p)
     for (size_t i = 0; i < BAR_CELLS; i++) bar[i] = i < full ? '#' : '.';
     bar[BAR_CELLS] = 0;
     left_text(p, left, sizeof left);
-    snprintf(text, sizeof text, " %zu/%zu  %s  %s%s", p->done, p->total, p->label, p->phase, left);
+    snprintf(text, sizeof text, " %zu/%zu%s  %s  %s", p->done, p->total, left, p->phase, p->label);
     fprintf(p->to, "\r%s[%s]%s%.*s\033[K", p->color ? "\033[32m" : "", bar, p->color ? "\033[0m" : "",
             fit(text, columns() - BAR_CELLS - 3), text);
     fflush(p->to);

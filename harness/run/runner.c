@@ -22,7 +22,10 @@ typedef struct {
     dlab_outlook *outlook;
     dlab_slot *slots;
     size_t n_slots, n_done, n_left;
-    double *took_s; /* [n_points] of the point's last run, 0: not known */
+    double *again_s; /* [n_points] what one more repeat of the point takes; 0: not known */
+    bool *counted;   /* [n_points] scratch of estimate_left */
+    double first_s;  /* what first repeats took, with their warm-up and quality pass, together */
+    size_t n_first;
     dlab_crew crew;
     dlab_progress progress;
     int lock_fd;
@@ -154,21 +157,40 @@ static bool to_do(const runner *r, size_t at)
     return !given_up(p) && !dlab_resume_find(p, r->slots[at].repeat);
 }
 
-/* Runs of a point take about what its last one took; points not seen yet, the mean of those seen. */
+/* What is left: known points as long as a repeat of theirs, unknown ones as the mean of those known, where a first repeat is
+ * longer than the others by its warm-up and quality pass. */
 static double estimate_left(const runner *r, size_t from)
 {
-    double known = 0, left = 0;
+    double again = 0, left = 0;
     size_t n_known = 0;
     for (size_t i = 0; i < r->spec->n_points; i++) {
-        known += r->took_s[i];
-        n_known += r->took_s[i] > 0;
+        again += r->again_s[i];
+        n_known += r->again_s[i] > 0;
+        r->counted[i] = r->again_s[i] > 0;
     }
-    if (n_known == 0) return -1;
+    if (n_known == 0 || r->n_first == 0) return -1;
     for (size_t at = from; at < r->n_slots; at++) {
-        double took = r->took_s[r->slots[at].point];
-        if (to_do(r, at)) left += took > 0 ? took : known / (double)n_known;
+        int32_t point = r->slots[at].point;
+        if (!to_do(r, at)) continue;
+        if (r->again_s[point] > 0)
+            left += r->again_s[point];
+        else
+            left += r->counted[point] ? again / (double)n_known : r->first_s / (double)r->n_first;
+        r->counted[point] = true;
     }
     return left;
+}
+
+static void learn(runner *r, int32_t point, const dlab_run *run, double took_s)
+{
+    if (run->status != DLAB_RUN_OK && run->status != DLAB_RUN_TRUNCATED) return;
+    if (r->again_s[point] > 0) {
+        r->again_s[point] = took_s;
+        return;
+    }
+    r->again_s[point] = run->t_end * 1e-9;
+    r->first_s += took_s;
+    r->n_first++;
 }
 
 static void count_done(runner *r, size_t from)
@@ -187,7 +209,7 @@ static dlab_status run_slot(runner *r, size_t at, dlab_error *err)
     int64_t begin = dlab_clock_now_ns(dlab_clock_real());
     DLAB_TRY(dlab_crew_run(&r->crew, at, &run, err));
     double took = (double)(dlab_clock_now_ns(dlab_clock_real()) - begin) * 1e-9;
-    if (run->status != DLAB_RUN_HUNG) r->took_s[slot.point] = took;
+    learn(r, slot.point, run, took);
     dlab_run_status status = run->status;
     char reason[sizeof run->reason];
     memcpy(reason, run->reason, sizeof reason);
@@ -250,8 +272,9 @@ static dlab_status prepare(runner *r, const char *exe, const char *target, dlab_
     DLAB_TRY(frame_record(r, err));
     DLAB_TRY(dlab_schedule_make(m->order, spec->n_points, (size_t)m->repeats, (uint64_t)m->seed, &r->slots, err));
     r->n_slots = spec->n_points * (size_t)m->repeats;
-    r->took_s = calloc(spec->n_points ? spec->n_points : 1, sizeof *r->took_s);
-    if (!r->took_s) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu points", spec->n_points);
+    r->again_s = calloc(spec->n_points ? spec->n_points : 1, sizeof *r->again_s);
+    r->counted = calloc(spec->n_points ? spec->n_points : 1, sizeof *r->counted);
+    if (!r->again_s || !r->counted) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu points", spec->n_points);
     dlab_progress_init(&r->progress, r->opts->progress, r->n_slots);
     r->crew = (dlab_crew){.spec = spec,
                           .outlook = r->outlook,
@@ -283,7 +306,8 @@ dlab_status dlab_runner_run(const dlab_spec *spec, const dlab_runner_opts *opts,
     if (r.lock_fd >= 0) close(r.lock_fd);
     free(r.outlook);
     free(r.slots);
-    free(r.took_s);
+    free(r.again_s);
+    free(r.counted);
     return st;
 }
 

@@ -109,7 +109,10 @@ static void tpot_missing(const dlab_run *r, const dlab_metric_window *w, dlab_me
     *out = (dlab_metric_value){.value = (double)r->n_requests - (double)n, .n = (int64_t)r->n_requests};
 }
 
-#define ROW(name, windowed, text) {#name, "ns", DLAB_LOWER_IS_BETTER, text, name, windowed}
+#define ROW(name, windowed, text)                                                                                      \
+    {                                                                                                                  \
+#name, "ns", DLAB_LOWER_IS_BETTER, text, name, windowed                                                        \
+    }
 #define QUANTILE_ROWS(name, windowed, of)                                                                              \
     ROW(name##_p50, windowed, "median " of), ROW(name##_p90, windowed, "90th percentile of the " of),                  \
         ROW(name##_p99, windowed, "99th percentile of the " of)
@@ -120,7 +123,8 @@ static const dlab_metric metrics[] = {
     ROW(ttft_client, false, "t_first - t_submit, as a client sees it, mean over requests"),
     ROW(queue, false, "t_admit - t_sched, mean over requests"),
     ROW(ttft_service, false, "t_first - t_admit, mean over requests"),
-    ROW(tpot, true, "time per output token after the first, (t_last - t_first)/(n - 1), mean over requests; n < 2 missing"),
+    ROW(tpot, true,
+        "time per output token after the first, (t_last - t_first)/(n - 1), mean over requests; n < 2 missing"),
     QUANTILE_ROWS(tpot, true, "time per output token over requests"),
     {"tpot_missing", "1", DLAB_LOWER_IS_BETTER, "requests with fewer than two tokens, which have no tpot", tpot_missing,
      true},

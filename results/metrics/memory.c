@@ -65,7 +65,10 @@ FACT(mem_act, pool_peak[DLAB_POOL_ACTIVATIONS])
 FACT(mem_scratch, pool_peak[DLAB_POOL_SCRATCH])
 FACT(rss_peak, rss_peak)
 
-#define ROW(name, text) {#name, "B", DLAB_LOWER_IS_BETTER, text, name, false}
+#define ROW(name, text)                                                                                                \
+    {                                                                                                                  \
+#name, "B", DLAB_LOWER_IS_BETTER, text, name, false                                                            \
+    }
 
 static const dlab_metric metrics[] = {
     ROW(kv_reserved, "bytes of KV memory assigned to live sequences, mean over the steps' time"),

@@ -20,8 +20,7 @@ static void phase(const dlab_run *r, const dlab_metric_window *w, phase_figure w
     } else if (share <= mixed_share_max) {
         dlab_step_sum s = dlab_events_sum(r, facts, which == PREFILL ? DLAB_STEP_PREFILL : DLAB_STEP_DECODE);
         int64_t tokens = which == PREFILL ? s.prefill_rows : s.later_tokens;
-        if (s.seconds > 0 && tokens > 0)
-            *out = (dlab_metric_value){.value = (double)tokens / s.seconds, .n = tokens};
+        if (s.seconds > 0 && tokens > 0) *out = (dlab_metric_value){.value = (double)tokens / s.seconds, .n = tokens};
     }
     free(facts);
 }
@@ -77,8 +76,8 @@ static const dlab_metric metrics[] = {
      "uncached prompt tokens / time of pure prefill steps; missing when mixed steps take over 5 % of the time",
      prefill_tps, false},
     {"decode_tps", "tok/s", DLAB_HIGHER_IS_BETTER,
-     "tokens after the first / time of pure decode steps; missing when mixed steps take over 5 % of the time", decode_tps,
-     true},
+     "tokens after the first / time of pure decode steps; missing when mixed steps take over 5 % of the time",
+     decode_tps, true},
     {"mixed_share", "1", DLAB_NEITHER, "time of steps that mix prompt and decode work / time of all steps", mixed_share,
      false},
     {"out_tps", "tok/s", DLAB_HIGHER_IS_BETTER, "output tokens / the whole run (window full)", out_tps, false},

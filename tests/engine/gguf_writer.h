@@ -153,13 +153,11 @@ static inline void gw_free(gguf_writer *w) { free(w->data); }
 /* Where the image goes on after a key or a tensor's name (with its length before it, so that no longer name is met). */
 static inline size_t gw_after(const gguf_writer *w, const char *name)
 {
-    uint8_t want[128];
     uint64_t n = strlen(name);
-    memcpy(want, &n, 8);
-    memcpy(want + 8, name, n);
-    const uint8_t *hit = memmem(w->data, w->n, want, n + 8);
-    if (!hit) abort();
-    return (size_t)(hit - w->data) + 8 + n;
+    const uint8_t *end = w->data + w->n, *p = w->data + 8;
+    for (; (p = memmem(p, (size_t)(end - p), name, n)) != NULL; p++)
+        if (memcmp(p - 8, &n, 8) == 0) return (size_t)(p - w->data) + n;
+    abort();
 }
 
 static inline uint8_t *gw_tensor_data(const gguf_writer *w, const char *name)

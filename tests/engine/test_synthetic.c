@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/model/model_own.h"
+#include "tests/engine/real_model.h"
 
 static dlab_model *open_model(const char *name)
 {
@@ -89,26 +90,19 @@ END_TEST
 /* Skipped by name when the real file is absent. */
 START_TEST(smollm2_mirrors_the_real_file)
 {
-    char path[1024];
-    const char *model = getenv("DLAB_MODEL"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     dlab_model *real = NULL;
+    dlab_status st = DLAB_OK;
     dlab_error err = {0};
     size_t n = 0, n_made = 0;
-    snprintf(path, sizeof path, "%s%s/decodelab/SmolLM2-135M-Instruct.Q4_1.gguf",
-             cache && *cache ? cache
-             : home          ? home
-                             : "",
-             cache && *cache ? "" : "/.cache");
-    dlab_status st = dlab_model_open(model && *model ? model : path, &real, &err);
-    bool required = getenv("DLAB_REQUIRE_MODEL") && strcmp(getenv("DLAB_REQUIRE_MODEL"), "1") == 0;
-    if (st == DLAB_EIO && !required) {
-        fprintf(stderr, "skipped: smollm2_mirrors_the_real_file (no model at %s)\n", model && *model ? model : path);
+    if (!open_real_model(&real, &st, &err)) {
+        fprintf(stderr, "skipped: smollm2_mirrors_the_real_file (%s)\n", err.msg);
         return;
     }
     ck_assert_msg(st == DLAB_OK, "%s", err.msg);
     dlab_model *made = open_model("smollm2-135m");
     const dlab_tensor *t = dlab_model_tensors(real, &n), *u = dlab_model_tensors(made, &n_made);
     ck_assert_uint_eq(n, n_made);
+    ck_assert_uint_gt(n, 0);
     for (size_t i = 0; i < n; i++) {
         ck_assert_str_eq(t[i].name, u[i].name);
         ck_assert_int_eq(t[i].dtype, u[i].dtype);

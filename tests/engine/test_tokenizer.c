@@ -191,8 +191,9 @@ static void make_vocab(random_vocab *v, dlab_rng *r)
         v->ids[i] = 'a' + i;
     }
     while (v->n < N_RANDOM) {
+        uint64_t n_symbols = 3 + (uint64_t)v->n;
         char made[2 * LONGEST], line[2 * LONGEST];
-        int left = (int)dlab_rng_below(r, (uint64_t)(v->n + 3)), right = (int)dlab_rng_below(r, (uint64_t)(v->n + 3));
+        int left = (int)dlab_rng_below(r, n_symbols), right = (int)dlab_rng_below(r, n_symbols);
         bool known = false;
         snprintf(made, sizeof made, "%s%s", v->symbols[left], v->symbols[right]);
         for (int i = 0; i < v->n + 3; i++) known = known || strcmp(made, v->symbols[i]) == 0;
@@ -234,7 +235,7 @@ static size_t encode_slowly(const random_vocab *v, const char *text, size_t n, i
         if (v->ids[word[i]] >= 0)
             out[n_out++] = v->ids[word[i]];
         else
-            for (const char *p = v->symbols[word[i]]; *p; p++) out[n_out++] = *p;
+            for (const char *p = v->symbols[word[i]]; *p; p++) out[n_out++] = (unsigned char)*p;
     return n_out;
 }
 

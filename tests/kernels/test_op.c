@@ -98,6 +98,10 @@ START_TEST(attention_operands_take_the_rest_of_cache_and_descriptor)
     expect(o, n, a.kv.k, 4000, DLAB_READ);
     expect(o, n, a.kv.v, 5500, DLAB_READ);
     expect(o, n, a.partials, 3 * 4 * 2 * 18 * 4, DLAB_READ | DLAB_WRITE); /* 257 tokens are two pieces */
+    dlab_attn_fused_args many = a;
+    many.n_rows = DLAB_ATTN_SPLIT_ROWS + 1; /* no partials, so none need be there */
+    many.partials = (dlab_at){0};
+    ck_assert_int_eq(dlab_op_operands(DLAB_OP_attn_fused, &many, o), 5);
     const dlab_attn_unfused_args u = {.q = a.q,
                                       .out = a.out,
                                       .desc = a.desc,

@@ -37,22 +37,34 @@ static inline void fill_batch(dlab_run *r, const batch_shape *b)
     for (int i = 0; i < b->made; i++) {
         double d = i == 0 ? b->ttft_ns : b->gap_ns + b->slope_ns * i;
         bool prompt = i == 0 || !b->retains;
-        dlab_ev_step s = {.t_begin = t, .t_end = t + d, .seqs = b->seqs, .slots = b->seqs, .launches = 7,
-                          .bytes = b->step_bytes, .flops = b->step_flops, .kv_bytes = 10,
-                          .prefill_rows = prompt ? b->seqs * (b->prompt + i) : 0, .decode_rows = i > 0 ? b->seqs : 0,
-                          .kv_reserved = b->retains ? 1000 : 0, .kv_used = b->retains ? 10 * (i + 1) : 0};
+        dlab_ev_step s = {.t_begin = t,
+                          .t_end = t + d,
+                          .seqs = b->seqs,
+                          .slots = b->seqs,
+                          .launches = 7,
+                          .bytes = b->step_bytes,
+                          .flops = b->step_flops,
+                          .kv_bytes = 10,
+                          .prefill_rows = prompt ? b->seqs * (b->prompt + i) : 0,
+                          .decode_rows = i > 0 ? b->seqs : 0,
+                          .kv_reserved = b->retains ? 1000 : 0,
+                          .kv_used = b->retains ? 10 * (i + 1) : 0};
         s.rows = s.prefill_rows + s.decode_rows;
         t += d;
-        ck_assert_int_eq(dlab_run_add_step(r, &s, NULL), DLAB_OK);
+        if (dlab_run_add_step(r, &s, NULL) != DLAB_OK) abort();
         for (int q = 0; q < b->seqs; q++) {
             dlab_ev_token e = {.request = q, .index = i, .token = 100 + q, .t = t};
-            ck_assert_int_eq(dlab_run_add_token(r, &e, NULL), DLAB_OK);
+            if (dlab_run_add_token(r, &e, NULL) != DLAB_OK) abort();
         }
     }
     for (int q = 0; q < b->seqs; q++) {
-        dlab_ev_request e = {.id = q, .prompt_tokens = b->prompt, .new_tokens = b->made, .t_first = b->ttft_ns,
-                             .t_done = t, .finish = 1};
-        ck_assert_int_eq(dlab_run_add_request(r, &e, NULL), DLAB_OK);
+        dlab_ev_request e = {.id = q,
+                             .prompt_tokens = b->prompt,
+                             .new_tokens = b->made,
+                             .t_first = b->ttft_ns,
+                             .t_done = t,
+                             .finish = 1};
+        if (dlab_run_add_request(r, &e, NULL) != DLAB_OK) abort();
     }
     r->t_end = t;
 }
@@ -63,8 +75,8 @@ static inline dlab_point_result *add_point(dlab_record *r, const char *const *ax
     dlab_point_result *p = &r->points[r->n_points++];
     memset(p, 0, sizeof *p);
     for (int i = 0; axes[i]; i += 2) {
-        ck_assert_int_eq(dlab_settings_set(&p->axes, axes[i], axes[i + 1], NULL), DLAB_OK);
-        ck_assert_int_eq(dlab_settings_set(&p->effective, axes[i], axes[i + 1], NULL), DLAB_OK);
+        if (dlab_settings_set(&p->axes, axes[i], axes[i + 1], NULL) != DLAB_OK) abort();
+        if (dlab_settings_set(&p->effective, axes[i], axes[i + 1], NULL) != DLAB_OK) abort();
         size_t n = strlen(p->label);
         snprintf(p->label + n, sizeof p->label - n, "%s%s=%s", n ? " " : "", axes[i], axes[i + 1]);
     }

@@ -18,8 +18,14 @@ static int64_t samples(const dlab_run *r, const char *name)
     return v.n;
 }
 
-static const batch_shape plain = {.seqs = 1, .prompt = 16, .made = 100, .ttft_ns = 500 * MS, .gap_ns = 10 * MS,
-                                  .step_bytes = 1e6, .step_flops = 2e6, .retains = true};
+static const batch_shape plain = {.seqs = 1,
+                                  .prompt = 16,
+                                  .made = 100,
+                                  .ttft_ns = 500 * MS,
+                                  .gap_ns = 10 * MS,
+                                  .step_bytes = 1e6,
+                                  .step_flops = 2e6,
+                                  .retains = true};
 
 START_TEST(first_token_is_no_gap)
 {
@@ -133,8 +139,8 @@ START_TEST(queue_and_service_add_up)
 {
     dlab_run r;
     dlab_run_init(&r);
-    dlab_ev_request e = {.t_sched = 100 * MS, .t_submit = 110 * MS, .t_admit = 140 * MS, .t_first = 200 * MS,
-                         .t_done = NAN};
+    dlab_ev_request e = {
+        .t_sched = 100 * MS, .t_submit = 110 * MS, .t_admit = 140 * MS, .t_first = 200 * MS, .t_done = NAN};
     dlab_run_add_request(&r, &e, NULL);
     ck_assert_double_eq(metric_value(&r, "ttft"), 100 * MS);
     ck_assert_double_eq(metric_value(&r, "ttft_client"), 90 * MS);
@@ -198,10 +204,24 @@ START_TEST(fullness)
 {
     dlab_run r;
     dlab_run_init(&r);
-    dlab_ev_step a = {.t_begin = 0, .t_end = 1e9, .rows = 10, .pad_rows = 4, .seqs = 2, .slots = 4, .budget = 20,
-                      .kv_reserved = 100, .kv_used = 50};
-    dlab_ev_step b = {.t_begin = 2e9, .t_end = 5e9, .rows = 10, .pad_rows = 0, .seqs = 3, .slots = 4, .budget = 0,
-                      .kv_reserved = 100, .kv_used = 90};
+    dlab_ev_step a = {.t_begin = 0,
+                      .t_end = 1e9,
+                      .rows = 10,
+                      .pad_rows = 4,
+                      .seqs = 2,
+                      .slots = 4,
+                      .budget = 20,
+                      .kv_reserved = 100,
+                      .kv_used = 50};
+    dlab_ev_step b = {.t_begin = 2e9,
+                      .t_end = 5e9,
+                      .rows = 10,
+                      .pad_rows = 0,
+                      .seqs = 3,
+                      .slots = 4,
+                      .budget = 0,
+                      .kv_reserved = 100,
+                      .kv_used = 90};
     dlab_run_add_step(&r, &a, NULL);
     dlab_run_add_step(&r, &b, NULL);
     r.t_end = 8e9;

@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -349,7 +351,7 @@ START_TEST(a_folder_that_cannot_be_written_is_named)
 }
 END_TEST
 
-/* /dev/full cannot take a temporary's place; a file-size limit refuses the same way as a full disk: in the middle. */
+/* A limit on the size of files refuses in the middle of a write, as a full disk does. */
 START_TEST(nothing_half_written_stays)
 {
     dlab_record r, back;
@@ -358,11 +360,23 @@ START_TEST(nothing_half_written_stays)
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("r.h5"));
     ck_assert_int_eq(dlab_record_finish(out, &r, &err), DLAB_OK);
+    struct rlimit before, small_files = {20000, 0};
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small_files.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small_files), 0);
+    dlab_status full = dlab_record_write_master(out, &r, &err);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_int_eq(full, DLAB_EIO);
+    ck_assert_ptr_nonnull(strstr(err.msg, "r.h5: cannot write: "));
+    ck_assert_ptr_nonnull(strstr(err.msg, strerror(EFBIG)));
+    ck_assert_uint_eq(count_files(folder), 1);
+    ck_assert_int_eq(dlab_record_read(out, &back, &err), DLAB_OK); /* the one before is whole */
+    same_record(&r, &back);
+    dlab_record_free(&back);
     ck_assert_int_eq(mkdir(in_folder("is a folder.h5"), 0755), 0);
     ck_assert_int_eq(dlab_record_write_master(in_folder("is a folder.h5"), &r, &err), DLAB_EIO);
     ck_assert_uint_eq(count_files(folder), 2);
-    ck_assert_int_eq(dlab_record_read(out, &back, &err), DLAB_OK);
-    dlab_record_free(&back);
     dlab_record_free(&r);
 }
 END_TEST

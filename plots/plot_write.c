@@ -1,0 +1,293 @@
+/* The .dat and the generated head of the .gp. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plots/plot_parts.h"
+
+void dlab_plot_quote(const char *text, FILE *out)
+{
+    fputc('\'', out);
+    for (; *text; text++) {
+        if (*text == '\'') fputc('\'', out);
+        fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
+    }
+    fputc('\'', out);
+}
+
+/* A comment of the data file: one line whatever the text. */
+static void comment(const char *text, FILE *out)
+{
+    for (; *text; text++) fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
+}
+
+/* ---- data ---------------------------------------------------------------------------------------------------------- */
+
+static void gap(const dlab_plot_point *p, FILE *out)
+{
+    fprintf(out, "# %g is missing: ", p->x);
+    comment(dlab_run_status_text(p->point->status), out);
+    fputs(p->point->reason[0] ? ": " : "", out);
+    comment(p->point->reason, out);
+    fputs("\n\n", out); /* the empty line breaks the curve */
+}
+
+static void write_lines(const dlab_plot_data *d, FILE *out)
+{
+    fprintf(out, "# x = %s; median, least, largest in %s; runs\n", d->spec->x, d->unit);
+    for (size_t i = 0; i < d->n_series; i++) {
+        const dlab_plot_series *s = &d->series[i];
+        fprintf(out, "%s# ", i ? "\n\n" : "");
+        comment(s->label, out);
+        fputc('\n', out);
+        bool any = false;
+        for (size_t k = 0; k < s->n_points; k++) {
+            const dlab_plot_point *p = &s->points[k];
+            if (isfinite(p->y)) {
+                fprintf(out, "%.10g %.10g %.10g %.10g %lld\n", p->x, p->y, p->lo, p->hi, (long long)p->n);
+                any = true;
+            } else {
+                gap(p, out);
+            }
+        }
+        if (!any) fputs("NaN NaN NaN NaN 0\n", out); /* keeps the numbers of the blocks */
+    }
+}
+
+static const dlab_plot_point *bar_at(const dlab_plot_series *s, size_t category)
+{
+    for (size_t k = 0; k < s->n_points; k++)
+        if ((size_t)s->points[k].x == category) return &s->points[k];
+    return NULL;
+}
+
+static void write_bars(const dlab_plot_data *d, FILE *out)
+{
+    fprintf(out, "# category; then for each series median, least, largest in %s:\n", d->unit);
+    for (size_t i = 0; i < d->n_series; i++) {
+        fprintf(out, "#   columns %zu to %zu: ", 2 + 3 * i, 4 + 3 * i);
+        comment(d->series[i].label, out);
+        fputc('\n', out);
+    }
+    for (size_t c = 0; c < d->n_categories; c++) {
+        fputs("# ", out);
+        comment(d->categories[c], out);
+        fprintf(out, "\n%zu", c);
+        for (size_t i = 0; i < d->n_series; i++) {
+            const dlab_plot_point *p = bar_at(&d->series[i], c);
+            if (p && isfinite(p->y))
+                fprintf(out, " %.10g %.10g %.10g", p->y, p->lo, p->hi);
+            else
+                fputs(" NaN NaN NaN", out);
+        }
+        fputc('\n', out);
+    }
+}
+
+void dlab_plot_write_data(const dlab_plot_data *d, FILE *out)
+{
+    if (d->bars)
+        write_bars(d, out);
+    else
+        write_lines(d, out);
+}
+
+/* ---- the head of the script ---------------------------------------------------------------------------------------- */
+
+static void set_text(const char *name, const char *text, FILE *out)
+{
+    fprintf(out, "%s = ", name);
+    dlab_plot_quote(text, out);
+    fputc('\n', out);
+}
+
+typedef struct {
+    double lo, hi; /* of what will be drawn, spread included */
+    double x_lo, x_hi;
+    size_t n;
+} extent;
+
+static extent measure(const dlab_plot_data *d)
+{
+    extent e = {INFINITY, -INFINITY, INFINITY, -INFINITY, 0};
+    for (size_t i = 0; i < d->n_series; i++) {
+        for (size_t k = 0; k < d->series[i].n_points; k++) {
+            const dlab_plot_point *p = &d->series[i].points[k];
+            if (!isfinite(p->y) || (d->spec->logy && !(p->lo > 0)) || (d->spec->logx && !(p->x > 0))) continue;
+            e.lo = fmin(e.lo, p->lo);
+            e.hi = fmax(e.hi, p->hi);
+            e.x_lo = fmin(e.x_lo, p->x);
+            e.x_hi = fmax(e.x_hi, p->x);
+            e.n++;
+        }
+    }
+    if (e.n == 0) e = (extent){1, 10, 1, 10, 0};
+    return e;
+}
+
+/* On a logarithmic axis gnuplot labels whole decades only, which may be none at all: 1, 2, 5 for short spans. */
+static void write_log_ticks(double lo, double hi, FILE *out)
+{
+    const double decades = log10(hi / lo);
+    const int steps_125[] = {1, 2, 5}, steps_all[] = {1, 2, 3, 4, 5, 6, 8}, steps_1[] = {1};
+    const int *steps = decades > 3 ? steps_1 : decades > 0.9 ? steps_125 : steps_all;
+    const int n = decades > 3 ? 1 : decades > 0.9 ? 3 : 7;
+    bool first = true;
+    fputs("set ytics (", out);
+    for (int e = (int)floor(log10(lo)); e <= (int)ceil(log10(hi)); e++) {
+        for (int i = 0; i < n; i++) {
+            double v = steps[i] * pow(10, e);
+            if (v < lo * 0.999 || v > hi * 1.001) continue;
+            fprintf(out, "%s'%g' %.10g", first ? "" : ", ", v, v);
+            first = false;
+        }
+    }
+    fputs(")\n", out);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The values that were measured are the ticks, as long as they have room. */
+static void write_x_ticks(const dlab_plot_data *d, const extent *e, FILE *out)
+{
+    double x[256];
+    size_t n = 0, kept = 0;
+    for (size_t i = 0; i < d->n_series; i++)
+        for (size_t k = 0; k < d->series[i].n_points && n < 256; k++)
+            if (isfinite(d->series[i].points[k].x)) x[n++] = d->series[i].points[k].x;
+    if (n == 0) return;
+    qsort(x, n, sizeof *x, compare_doubles);
+    double span = d->spec->logx ? log(e->x_hi / e->x_lo) : e->x_hi - e->x_lo, last = 0;
+    fputs("set xtics (", out);
+    for (size_t i = 0; i < n; i++) {
+        if (d->spec->logx && !(x[i] > 0)) continue;
+        double at = d->spec->logx ? log(x[i]) : x[i];
+        if (kept > 0 && !(at - last > span * 0.055)) continue;
+        fprintf(out, "%s'%g' %.10g", kept ? ", " : "", x[i], x[i]);
+        last = at;
+        kept++;
+    }
+    fputs(")\n", out);
+}
+
+static void write_ranges(const dlab_plot_data *d, FILE *out)
+{
+    const extent e = measure(d);
+    double lo = e.lo, hi = e.hi;
+    if (d->spec->logy) {
+        lo /= 1.3;
+        hi *= 1.3;
+        if (d->bars) lo = pow(10, floor(log10(lo))); /* a bar begins somewhere round */
+        write_log_ticks(lo, hi, out);
+    } else {
+        hi = hi > 0 ? hi * 1.08 : 1;
+        lo = lo >= 0 ? 0 : lo * 1.08;
+    }
+    fprintf(out, "YMIN = %.10g\nYMAX = %.10g\n", lo, hi);
+    if (d->bars) return;
+    double pad = d->spec->logx ? exp(0.04 * log(e.x_hi / e.x_lo) + 0.02) : (e.x_hi - e.x_lo) * 0.04;
+    if (d->spec->logx)
+        fprintf(out, "XMIN = %.10g\nXMAX = %.10g\n", e.x_lo / pad, e.x_hi * pad);
+    else
+        fprintf(out, "XMIN = %.10g\nXMAX = %.10g\n", e.x_lo - (pad > 0 ? pad : 0.5), e.x_hi + (pad > 0 ? pad : 0.5));
+    write_x_ticks(d, &e, out);
+}
+
+static void write_series(const dlab_plot_data *d, FILE *out)
+{
+    fprintf(out, "N = %zu\narray LABEL[%zu]\narray COLOUR[%zu]\narray MARK[%zu]\n", d->n_series,
+            d->n_series ? d->n_series : 1, d->n_series ? d->n_series : 1, d->n_series ? d->n_series : 1);
+    for (size_t i = 0; i < d->n_series; i++) {
+        fprintf(out, "COLOUR[%zu] = %d; MARK[%zu] = %d; LABEL[%zu] = ", i + 1, d->series[i].colour, i + 1,
+                d->series[i].mark, i + 1);
+        dlab_plot_quote(d->series[i].label[0] ? d->series[i].label : d->spec->y->name, out);
+        fputc('\n', out);
+    }
+}
+
+/* Categories as ticks; where a bar is missing, its place says why. */
+static void write_categories(const dlab_plot_data *d, FILE *out)
+{
+    size_t widest = 0;
+    fprintf(out, "CATEGORIES = %zu\nset xtics (", d->n_categories);
+    for (size_t c = 0; c < d->n_categories; c++) {
+        if (strlen(d->categories[c]) > widest) widest = strlen(d->categories[c]);
+        if (c) fputs(", ", out);
+        dlab_plot_quote(d->categories[c], out);
+        fprintf(out, " %zu", c);
+    }
+    fprintf(out, ")\nSLANTED = %d\n", widest * d->n_categories > 100);
+    for (size_t i = 0; i < d->n_series; i++) {
+        for (size_t k = 0; k < d->series[i].n_points; k++) {
+            const dlab_plot_point *p = &d->series[i].points[k];
+            if (isfinite(p->y)) continue;
+            const char *why = p->point->status == DLAB_RUN_OK ? "missing" : dlab_run_status_text(p->point->status);
+            double at = p->x + 0.8 / (double)d->n_series * ((double)i - ((double)d->n_series - 1) / 2);
+            fputs("set label ", out);
+            dlab_plot_quote(why, out);
+            fprintf(out, " at first %.6g, graph 0.02 rotate by 90 left textcolor rgb '#8a8a8a' font 'sans-serif,11'\n",
+                    at);
+        }
+    }
+}
+
+static const char *meta(const dlab_plot_data *d, const char *key) { return dlab_settings_get(&d->record->meta, key); }
+
+static void write_captions(const dlab_plot_data *d, FILE *out)
+{
+    char line[512] = "decodelab";
+    const char *version = meta(d, "dlab_version"), *git = meta(d, "git_revision"), *dirty = meta(d, "git_dirty");
+    const char *cpu = meta(d, "cpu_model"), *model = meta(d, "model"), *slash = model ? strrchr(model, '/') : NULL;
+    size_t n = strlen(line);
+    if (version) n += (size_t)snprintf(line + n, sizeof line - n, " %.20s", version);
+    if (git) n += (size_t)snprintf(line + n, sizeof line - n, ", git %.10s", git);
+    if (git && dirty && (strcmp(dirty, "true") == 0 || strcmp(dirty, "1") == 0))
+        n += (size_t)snprintf(line + n, sizeof line - n, " with changes");
+    if (model) n += (size_t)snprintf(line + n, sizeof line - n, ", %.80s", slash && slash[1] ? slash + 1 : model);
+    if (cpu) snprintf(line + n, sizeof line - n, ", %.80s", cpu);
+    set_text("CAPTION", line, out);
+
+    size_t missing = 0, truncated = 0;
+    for (size_t i = 0; i < d->n_series; i++) {
+        for (size_t k = 0; k < d->series[i].n_points; k++) {
+            missing += !isfinite(d->series[i].points[k].y);
+            truncated += d->series[i].points[k].point->status == DLAB_RUN_TRUNCATED;
+        }
+    }
+    if (d->most_runs > 1)
+        n = (size_t)snprintf(line, sizeof line, "median of %zu runs, whiskers from the least to the largest",
+                             d->most_runs);
+    else
+        n = (size_t)snprintf(line, sizeof line, "%s", d->most_runs ? "one run a point" : "nothing measured");
+    if (truncated) n += (size_t)snprintf(line + n, sizeof line - n, "; %zu cut at the time limit", truncated);
+    if (missing) snprintf(line + n, sizeof line - n, "; %zu missing, named in the .dat", missing);
+    set_text("CAPTION2", line, out);
+}
+
+void dlab_plot_write_script(const dlab_plot_data *d, const char *template_text, FILE *out)
+{
+    const dlab_plot_spec *s = d->spec;
+    char label[128];
+    fputs(
+        "# Made by decodelab from a record. Draw it again: gnuplot on this file, in this folder.\nset encoding utf8\n",
+        out);
+    snprintf(label, sizeof label, "%s.dat", s->name);
+    set_text("NAME", s->name, out);
+    set_text("DATA", label, out);
+    set_text("TITLE", s->title, out);
+    snprintf(label, sizeof label, strcmp(d->unit, "1") == 0 ? "%s" : "%s (%s)", s->y->name, d->unit);
+    set_text("YLABEL", label, out);
+    set_text("XLABEL", d->bars ? d->category_title : s->x, out);
+    set_text("KEYTITLE", d->series_title, out);
+    fprintf(out, "LOGX = %d\nLOGY = %d\nSPREAD = %d\n", s->logx, s->logy, d->most_runs > 1);
+    write_captions(d, out);
+    write_series(d, out);
+    write_ranges(d, out);
+    if (d->bars) write_categories(d, out);
+    fputs("\n# ---- the template ----\n", out);
+    fputs(template_text, out);
+}
