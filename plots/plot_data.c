@@ -160,10 +160,10 @@ dlab_status dlab_plot_collect(const dlab_record *r, const dlab_plot_spec *spec, 
         title_of(&s.series, out->series_title, sizeof out->series_title);
         title_of(&s.category, out->category_title, sizeof out->category_title);
         for (size_t i = 0; good && i < r->n_points; i++) good = place(out, &s, &r->points[i], factor);
+        for (size_t i = 0; i < out->n_series; i++)
+            if (out->series[i].n_points > 1)
+                qsort(out->series[i].points, out->series[i].n_points, sizeof(dlab_plot_point), compare_x);
     }
-    for (size_t i = 0; i < out->n_series; i++)
-        if (out->series[i].n_points > 1)
-            qsort(out->series[i].points, out->series[i].n_points, sizeof(dlab_plot_point), compare_x);
     free(s.first);
     free(s.rest);
     free(medians);

@@ -129,14 +129,12 @@ static extent measure(const dlab_plot_data *d)
 static void write_log_ticks(double lo, double hi, FILE *out)
 {
     const double decades = log10(hi / lo);
-    const int steps_125[] = {1, 2, 5}, steps_all[] = {1, 2, 3, 4, 5, 6, 8}, steps_1[] = {1};
-    const int *steps = decades > 3 ? steps_1 : decades > 0.9 ? steps_125 : steps_all;
-    const int n = decades > 3 ? 1 : decades > 0.9 ? 3 : 7;
+    const char *digits = decades > 3 ? "1" : decades > 0.9 ? "125" : "1234568";
     bool first = true;
     fputs("set ytics (", out);
     for (int e = (int)floor(log10(lo)); e <= (int)ceil(log10(hi)); e++) {
-        for (int i = 0; i < n; i++) {
-            double v = steps[i] * pow(10, e);
+        for (const char *d = digits; *d; d++) {
+            double v = (*d - '0') * pow(10, e);
             if (v < lo * 0.999 || v > hi * 1.001) continue;
             fprintf(out, "%s'%g' %.10g", first ? "" : ", ", v, v);
             first = false;

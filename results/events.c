@@ -37,7 +37,7 @@ dlab_ev_token *dlab_events_tokens(const dlab_run *r, const dlab_metric_window *w
 {
     *n = 0;
     if (r->n_tokens == 0) return NULL;
-    dlab_ev_token *in = malloc(r->n_tokens * sizeof *in), *out = malloc(r->n_tokens * sizeof *out);
+    dlab_ev_token *in = malloc(r->n_tokens * sizeof *in), *out = calloc(r->n_tokens, sizeof *out);
     if (!in || !out) {
         free(in);
         free(out);

@@ -1,5 +1,6 @@
 #include "results/export.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,7 @@ static bool build_rows(sheet *s, const dlab_record *r, bool per_run)
 
 static double figure(const row *at, const column *c)
 {
+    assert(at->point);
     const dlab_metric_window all = DLAB_WINDOW_ALL;
     dlab_summary s;
     if (at->run)
@@ -138,8 +140,9 @@ static double figure(const row *at, const column *c)
 
 static double number(const row *at, const column *c)
 {
+    assert(at->point);
     if (c->kind == FIGURE) return figure(at, c);
-    if (c->kind == TEXT && c->which == F_REPEAT) return at->run->repeat;
+    if (c->kind == TEXT && c->which == F_REPEAT) return at->run ? at->run->repeat : NAN;
     if (c->kind == TEXT && c->which == F_RUNS) return (double)at->point->n_runs;
     if (c->kind == TEXT && c->which == F_PLANNED) return (double)at->point->n_planned;
     return NAN;

@@ -23,9 +23,9 @@ typedef struct {
 typedef struct {
     const char *name, *unit; /* unit: "ns", "tok/s", "B", "1", "nats", … */
     dlab_better better;
+    bool windowed;           /* a metric of decode: counts only the window's token indices */
     const char *description; /* its definition, one sentence */
     void (*compute)(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out);
-    bool windowed; /* a metric of decode: counts only the window's token indices */
 } dlab_metric;
 
 typedef struct {

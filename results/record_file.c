@@ -248,7 +248,7 @@ static dlab_status part_beside(const char *master, const char *file, char *buf, 
 /* By repeat; two of the same number are damage. */
 static dlab_status insert_run(const dlab_h5_in *in, dlab_point_result *p, dlab_run *run, dlab_error *err)
 {
-    dlab_run **runs = realloc(p->runs, (p->n_runs + 1) * sizeof(*runs));
+    dlab_run **runs = realloc(p->runs, (p->n_runs + 1) * sizeof(dlab_run *));
     if (!runs) return DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for its runs", in->path);
     p->runs = runs;
     size_t at = p->n_runs;
@@ -256,7 +256,7 @@ static dlab_status insert_run(const dlab_h5_in *in, dlab_point_result *p, dlab_r
     if (at > 0 && runs[at - 1]->repeat == run->repeat)
         return DLAB_FAIL(err, DLAB_EFORMAT, "%s: repeat %d of point \"%s\" is there twice", in->path, run->repeat,
                          p->label);
-    memmove(runs + at + 1, runs + at, (p->n_runs - at) * sizeof(*runs));
+    memmove(runs + at + 1, runs + at, (p->n_runs - at) * sizeof(dlab_run *));
     runs[at] = run;
     p->n_runs++;
     return DLAB_OK;

@@ -215,7 +215,7 @@ dlab_status dlab_h5_get_text(const dlab_h5_in *in, hid_t at, const char *name, c
     if (st == DLAB_OK && !(*text = calloc(size + 1, 1)))
         st = DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for %.64s", in->path, name);
     if (st == DLAB_OK && H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, *text) < 0) st = damaged(in, name, err);
-    if (st == DLAB_OK) {
+    if (st == DLAB_OK && *text) {
         *n_bytes = (size_t)n;
         (*text)[n] = '\0';
     } else {
@@ -294,7 +294,7 @@ dlab_status dlab_h5_get_table(const dlab_h5_in *in, hid_t at, const char *name, 
         st = DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for the %zu rows of %.64s", in->path, claimed, name);
     else if (memory < 0 || H5Dread(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, *rows) < 0)
         st = damaged(in, name, err);
-    if (st == DLAB_OK) {
+    if (st == DLAB_OK && *rows) {
         *n = claimed;
         terminate_strings(columns, n_columns, row_bytes, *rows, claimed);
     } else {

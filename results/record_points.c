@@ -310,7 +310,7 @@ dlab_status dlab_record_get_points(const dlab_h5_in *in, dlab_record *r, dlab_er
         st = DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for %zu points", in->path, n);
     else
         r->n_points = n;
-    for (size_t i = 0; st == DLAB_OK && i < n; i++) st = give_point(in, &rows[i], &r->points[i], err);
+    for (size_t i = 0; st == DLAB_OK && i < r->n_points; i++) st = give_point(in, &rows[i], &r->points[i], err);
     free(rows);
     if (st == DLAB_OK) st = get_settings(in, r, false, err);
     if (st == DLAB_OK) st = get_settings(in, r, true, err);

@@ -74,11 +74,11 @@ static void fill_metric(const builder *b, size_t column, const dlab_metric *m)
     for (size_t r = 0; r < n; r++) {
         dlab_summary s = dlab_point_summary(&b->record->points[r], m, &all);
         dlab_cell *c = cell(b, r, column);
-        char text[64];
+        char text[48], marked[64];
         c->value = s.median * scale.factor;
-        dlab_figure_text(c->value, s.n > 1 && s.sd > 0 ? s.sd * scale.factor : NAN, text, sizeof text - 1);
-        if (s.low_n) strcat(text, "*");
-        set_text(c, text);
+        dlab_figure_text(c->value, s.n > 1 && s.sd > 0 ? s.sd * scale.factor : NAN, text, sizeof text);
+        snprintf(marked, sizeof marked, "%s%s", text, s.low_n ? "*" : "");
+        set_text(c, marked);
     }
 }
 

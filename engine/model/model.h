@@ -38,8 +38,8 @@ const struct dlab_arch *dlab_model_arch(const dlab_model *m);
 /* The file's metadata (engine/model/gguf.h), NULL for a synthetic model. */
 const dlab_gguf *dlab_model_gguf(const dlab_model *m);
 
-/* A model whose GGUF image is already in memory, 16-byte aligned, which must outlive it; `name` is used in messages. What dlab_model_open
- * does once the file is mapped. */
+/* What dlab_model_open does once a file is mapped: the GGUF image must be 16-byte aligned and outlive the model; `name` is
+ * used in messages. */
 dlab_status dlab_model_from_memory(const char *name, const void *data, size_t n, dlab_model **out, dlab_error *err);
 
 #endif

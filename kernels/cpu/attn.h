@@ -107,8 +107,7 @@ DLAB_INLINE void scores_of_run(const attn_query *query, int64_t n, const attn_ru
     for (int64_t t = run->begin; t < run->end; t += 4) {
         const int64_t n_tok = dlab_min_i64(4, run->end - t);
         const void *k[4];
-        for (int64_t c = 0; c < 4; c++)
-            k[c] = run->base + (t - run->begin + dlab_min_i64(c, n_tok - 1)) * run->stride;
+        for (int64_t c = 0; c < 4; c++) k[c] = run->base + (t - run->begin + dlab_min_i64(c, n_tok - 1)) * run->stride;
         for (int64_t i = 0; i < n; i += DOT_ROWS) {
             const int rows = (int)dlab_min_i64(DOT_ROWS, n - i);
             const float *q[DOT_ROWS];
@@ -128,9 +127,15 @@ static inline void attn_tile_scores(const attn_tile *t, const dlab_kv_view *kv, 
     attn_run run;
     for (int64_t s = attn_find_segment(t, begin); attn_run_of(t, kv, true, s, begin, end, &run); s++) {
         switch (kv->k_dtype) {
-        case DLAB_F16: scores_of_run(query, n, &run, begin, kv->head_dim, scale, DLAB_F16); break;
-        case DLAB_BF16: scores_of_run(query, n, &run, begin, kv->head_dim, scale, DLAB_BF16); break;
-        default: scores_of_run(query, n, &run, begin, kv->head_dim, scale, DLAB_F32); break;
+        case DLAB_F16:
+            scores_of_run(query, n, &run, begin, kv->head_dim, scale, DLAB_F16);
+            break;
+        case DLAB_BF16:
+            scores_of_run(query, n, &run, begin, kv->head_dim, scale, DLAB_BF16);
+            break;
+        default:
+            scores_of_run(query, n, &run, begin, kv->head_dim, scale, DLAB_F32);
+            break;
         }
     }
 }
@@ -226,9 +231,15 @@ static inline void attn_tile_values(const attn_tile *t, const dlab_kv_view *kv, 
     attn_run run;
     for (int64_t s = attn_find_segment(t, begin); attn_run_of(t, kv, false, s, begin, end, &run); s++) {
         switch (kv->v_dtype) {
-        case DLAB_F16: values_of_run_as(sum, n, &run, begin, kv->head_dim, DLAB_F16); break;
-        case DLAB_BF16: values_of_run_as(sum, n, &run, begin, kv->head_dim, DLAB_BF16); break;
-        default: values_of_run_as(sum, n, &run, begin, kv->head_dim, DLAB_F32); break;
+        case DLAB_F16:
+            values_of_run_as(sum, n, &run, begin, kv->head_dim, DLAB_F16);
+            break;
+        case DLAB_BF16:
+            values_of_run_as(sum, n, &run, begin, kv->head_dim, DLAB_BF16);
+            break;
+        default:
+            values_of_run_as(sum, n, &run, begin, kv->head_dim, DLAB_F32);
+            break;
         }
     }
 }

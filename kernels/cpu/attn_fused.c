@@ -117,8 +117,10 @@ static void fused_tiles(const dlab_attn_fused_args *a, int64_t begin, int64_t en
         const int64_t last = dlab_min_i64((tile + 1) * rows, a->n_rows);
         for (int64_t r = tile * rows; r < last;) {
             const attn_tile t = attn_tile_at(desc, &a->kv, a->n_heads, r, last, group);
-            if (splits(a)) fused_piece(a, &t, piece, NULL, scratch);
-            else fused_whole(a, &t, scratch);
+            if (splits(a))
+                fused_piece(a, &t, piece, NULL, scratch);
+            else
+                fused_whole(a, &t, scratch);
             r += t.n;
         }
     }

@@ -122,7 +122,8 @@ static dlab_status grow_scratch(cpu_device *d, size_t bytes, dlab_error *err)
     bytes = (bytes + 4095) / 4096 * 4096;
     const size_t n = (size_t)dlab_team_size(d->team);
     char *bigger = bytes <= SIZE_MAX / n ? aligned_alloc(ALIGNMENT, bytes * n) : NULL;
-    if (!bigger) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu bytes of scratch for each of %zu threads", bytes, n);
+    if (!bigger)
+        return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu bytes of scratch for each of %zu threads", bytes, n);
     run_list(d);
     free(d->scratch);
     d->scratch = bigger;

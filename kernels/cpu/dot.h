@@ -43,13 +43,21 @@ DLAB_INLINE void dot_rows(const float *const *x, const void *const *w, int64_t k
 {
     switch (rows) {
 #if DOT_ROWS >= 4
-    case 4: dot_block(x, w, k, 4, t, out); break;
+    case 4:
+        dot_block(x, w, k, 4, t, out);
+        break;
 #endif
 #if DOT_ROWS >= 3
-    case 3: dot_block(x, w, k, 3, t, out); break;
+    case 3:
+        dot_block(x, w, k, 3, t, out);
+        break;
 #endif
-    case 2: dot_block(x, w, k, 2, t, out); break;
-    default: dot_block(x, w, k, 1, t, out); break;
+    case 2:
+        dot_block(x, w, k, 2, t, out);
+        break;
+    default:
+        dot_block(x, w, k, 1, t, out);
+        break;
     }
 }
 

@@ -20,7 +20,9 @@ static void store_as(const float *x, int64_t n, dlab_dtype t, void *dst)
     case DLAB_BF16:
         for (; i < n; i++) half[i] = dlab_f32_to_bf16(x[i]);
         break;
-    default: memcpy(dst, x, (size_t)n * sizeof *x); break;
+    default:
+        memcpy(dst, x, (size_t)n * sizeof *x);
+        break;
     }
 }
 

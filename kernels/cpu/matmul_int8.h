@@ -15,68 +15,73 @@
 typedef struct {
     uint8_t *low, *high; /* [blocks][NIBBLE_TILE_BYTES]; high for Q8_0 only */
     float *d, *m;        /* [blocks][VF] */
-    uint16_t *d16, *m16; /* the same before conversion */
+    uint8_t *padded;     /* the last outputs' rows, filled up with zeros to VF rows */
 } q_tile;
 
 DLAB_INLINE size_t q_tile_bytes(int64_t k)
 {
-    const size_t n_blocks = (size_t)(k / 32);
-    return n_blocks * (2 * NIBBLE_TILE_BYTES + VF * (2 * sizeof(float) + 2 * sizeof(uint16_t)));
+    const size_t row = dlab_dtype_bytes(DLAB_Q8_0, k); /* the longest of the types */
+    return (size_t)(k / 32) * (2 * NIBBLE_TILE_BYTES + VF * 2 * sizeof(float)) + VF * row;
 }
 
 DLAB_INLINE q_tile q_tile_at(uint8_t *scratch, int64_t k)
 {
-    const size_t n_blocks = (size_t)(k / 32), n = n_blocks * VF;
-    q_tile t;
-    t.low = scratch;
+    const size_t n_blocks = (size_t)(k / 32);
+    q_tile t = {.low = scratch};
     t.high = t.low + n_blocks * NIBBLE_TILE_BYTES;
     t.d = (float *)(void *)(t.high + n_blocks * NIBBLE_TILE_BYTES);
-    t.m = t.d + n;
-    t.d16 = (uint16_t *)(void *)(t.m + n);
-    t.m16 = t.d16 + n;
+    t.m = t.d + n_blocks * VF;
+    t.padded = (uint8_t *)(t.m + n_blocks * VF);
     return t;
 }
 
-static inline void q_fill_scales(const uint8_t *const *row, dlab_dtype type, int64_t n_blocks, const q_tile *t)
+/* Block b of VF rows that begin `stride` bytes apart; type is a constant where this is inlined. */
+DLAB_INLINE void q_fill_block(const uint8_t *row, size_t stride, size_t b, const dlab_dtype type, const q_tile *t)
 {
-    const int64_t block_bytes = type == DLAB_Q8_0 ? 34 : type == DLAB_Q4_0 ? 18 : 20;
-    for (int64_t o = 0; o < VF; o++) {
-        const uint8_t *p = row[o];
-        for (int64_t b = 0; b < n_blocks; b++, p += block_bytes) {
-            memcpy(t->d16 + b * VF + o, p, 2);
-            if (type == DLAB_Q4_1) memcpy(t->m16 + b * VF + o, p + 2, 2);
+    const size_t step = 4 * VF, block_bytes = type == DLAB_Q8_0 ? 34 : type == DLAB_Q4_0 ? 18 : 20;
+    const uint8_t *p = row + b * block_bytes;
+    uint8_t *low = t->low + b * NIBBLE_TILE_BYTES, *high = t->high + b * NIBBLE_TILE_BYTES;
+    vi v[4];
+    transpose16(p, stride, v);
+    const vf d = vi_low_f16(v[0]);
+    vf_store(t->d + b * VF, d);
+    if (type == DLAB_Q4_0) vf_store(t->m + b * VF, vf_mul(d, vf_set1(-8)));
+    if (type == DLAB_Q4_1) vf_store(t->m + b * VF, vi_high_f16(v[0]));
+    if (type == DLAB_Q8_0) {
+        for (size_t half = 0; half < 2; half++) {
+            transpose16(p + 2 + 16 * half, stride, v);
+            for (size_t i = 0; i < 4; i++) {
+                const size_t at = (4 * half + i) * step;
+                vi_store_nibbles(low + at, high + at, vi_flip_sign_bits(v[i]));
+            }
         }
+        return;
     }
-    for (int64_t i = 0; i < n_blocks * VF; i += VF) {
-        const vf d = vf_load_f16(t->d16 + i);
-        vf_store(t->d + i, d);
-        if (type == DLAB_Q4_0) vf_store(t->m + i, vf_mul(d, vf_set1(-8)));
-        if (type == DLAB_Q4_1) vf_store(t->m + i, vf_load_f16(t->m16 + i));
-    }
+    transpose16(p + (type == DLAB_Q4_0 ? 2 : 4), stride, v);
+    for (size_t i = 0; i < 4; i++) vi_store_nibbles(low + i * step, low + (4 + i) * step, v[i]);
 }
 
-/* Outputs first … first + VF − 1 of w; past the last output, the last again. */
+/* Outputs first … first + VF − 1 of w; those past the last are 0. */
 static inline void q_tile_fill(const dlab_matrix *w, const uint8_t *base, int64_t first, const q_tile t)
 {
-    const int64_t n_blocks = w->k / 32;
-    const size_t row_bytes = dlab_dtype_bytes(w->dtype, w->k), block_bytes = row_bytes / (size_t)n_blocks;
-    const uint8_t *row[VF];
-    for (int64_t o = 0; o < VF; o++)
-        row[o] = base + (size_t)(first + o < w->n ? first + o : w->n - 1) * row_bytes;
-    q_fill_scales(row, w->dtype, n_blocks, &t);
-    const size_t skip = w->dtype == DLAB_Q4_1 ? 4 : 2, step = 4 * VF;
-    for (size_t b = 0; b < (size_t)n_blocks; b++) {
-        uint8_t *low = t.low + b * NIBBLE_TILE_BYTES, *high = t.high + b * NIBBLE_TILE_BYTES;
-        vi v[4];
-        transpose16(row, b * block_bytes + skip, v);
-        if (w->dtype != DLAB_Q8_0) {
-            for (size_t i = 0; i < 4; i++) vi_store_nibbles(low + i * step, low + (4 + i) * step, v[i]);
-            continue;
-        }
-        for (size_t i = 0; i < 4; i++) vi_store_nibbles(low + i * step, high + i * step, vi_flip_sign_bits(v[i]));
-        transpose16(row, b * block_bytes + skip + 16, v);
-        for (size_t i = 0; i < 4; i++)
-            vi_store_nibbles(low + (4 + i) * step, high + (4 + i) * step, vi_flip_sign_bits(v[i]));
+    const size_t n_blocks = (size_t)(w->k / 32), stride = dlab_dtype_bytes(w->dtype, w->k);
+    const uint8_t *row = base + (size_t)first * stride;
+    if (w->n - first < VF) {
+        const size_t rest = (size_t)(w->n - first) * stride;
+        memcpy(t.padded, row, rest);
+        memset(t.padded + rest, 0, VF * stride - rest);
+        row = t.padded;
+    }
+    switch (w->dtype) {
+    case DLAB_Q8_0:
+        for (size_t b = 0; b < n_blocks; b++) q_fill_block(row, stride, b, DLAB_Q8_0, &t);
+        break;
+    case DLAB_Q4_0:
+        for (size_t b = 0; b < n_blocks; b++) q_fill_block(row, stride, b, DLAB_Q4_0, &t);
+        break;
+    default:
+        for (size_t b = 0; b < n_blocks; b++) q_fill_block(row, stride, b, DLAB_Q4_1, &t);
+        break;
     }
 }
 
@@ -112,10 +117,18 @@ DLAB_INLINE void q_dot_rows(const q_tile *t, const dlab_dtype type, const dlab_q
                             int rows, float *out)
 {
     switch (rows) {
-    case 4: q_dot_block(t, type, x, n_blocks, 4, out); break;
-    case 3: q_dot_block(t, type, x, n_blocks, 3, out); break;
-    case 2: q_dot_block(t, type, x, n_blocks, 2, out); break;
-    default: q_dot_block(t, type, x, n_blocks, 1, out); break;
+    case 4:
+        q_dot_block(t, type, x, n_blocks, 4, out);
+        break;
+    case 3:
+        q_dot_block(t, type, x, n_blocks, 3, out);
+        break;
+    case 2:
+        q_dot_block(t, type, x, n_blocks, 2, out);
+        break;
+    default:
+        q_dot_block(t, type, x, n_blocks, 1, out);
+        break;
     }
 }
 

@@ -111,8 +111,12 @@ static inline void row_unpack(const void *row, dlab_dtype t, int64_t k, float *d
 {
     const uint8_t *p = row;
     switch (t) {
-    case DLAB_F16: row_unpack_wide(row, DLAB_F16, k, dst); break;
-    case DLAB_BF16: row_unpack_wide(row, DLAB_BF16, k, dst); break;
+    case DLAB_F16:
+        row_unpack_wide(row, DLAB_F16, k, dst);
+        break;
+    case DLAB_BF16:
+        row_unpack_wide(row, DLAB_BF16, k, dst);
+        break;
     case DLAB_Q8_0:
         for (int64_t i = 0; i < k; i += 32, p += 34) row_unpack_block(p, DLAB_Q8_0, dst + i);
         break;
@@ -123,7 +127,9 @@ static inline void row_unpack(const void *row, dlab_dtype t, int64_t k, float *d
         for (int64_t i = 0; i < k; i += 32, p += 20) row_unpack_block(p, DLAB_Q4_1, dst + i);
         break;
     case DLAB_F32:
-    default: memcpy(dst, row, (size_t)k * sizeof(float)); break;
+    default:
+        memcpy(dst, row, (size_t)k * sizeof(float));
+        break;
     }
 }
 

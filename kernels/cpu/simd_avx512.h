@@ -4,8 +4,8 @@
 
 #include <immintrin.h>
 
-#define VF          16
-#define DOT_ROWS    4 /* rows that a product takes together: 4 × 4 sums in registers, of 32 */
+#define VF            16
+#define DOT_ROWS      4 /* rows that a product takes together: 4 × 4 sums in registers, of 32 */
 #define VALUE_QUERIES 4
 typedef __m512 vf;
 typedef __m512i vi;
@@ -76,25 +76,29 @@ DLAB_INLINE void vf_store_i8(int8_t *p, vf v)
     _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(_mm512_cvttps_epi32(_mm512_add_ps(v, half))));
 }
 
-DLAB_INLINE vi join4(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d)
+/* 16 bytes of each of rows i, 4 + i, 8 + i and 12 + i, which lie `stride` bytes apart. */
+DLAB_INLINE vi join4(const uint8_t *p, size_t stride)
 {
-    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)a));
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)b), 1);
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)c), 2);
-    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)d), 3);
+    vi v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)p));
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(p + 4 * stride)), 1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(p + 8 * stride)), 2);
+    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(p + 12 * stride)), 3);
 }
 /* From 16 bytes of each of VF rows: out[i] has the rows' i-th four bytes, in order of the rows. */
-DLAB_INLINE void transpose16(const uint8_t *const *row, size_t off, vi out[4])
+DLAB_INLINE void transpose16(const uint8_t *p, size_t stride, vi out[4])
 {
-    vi z[4];
-    for (int i = 0; i < 4; i++) z[i] = join4(row[i] + off, row[4 + i] + off, row[8 + i] + off, row[12 + i] + off);
-    vi a = _mm512_unpacklo_epi32(z[0], z[1]), b = _mm512_unpacklo_epi32(z[2], z[3]);
-    vi c = _mm512_unpackhi_epi32(z[0], z[1]), d = _mm512_unpackhi_epi32(z[2], z[3]);
+    const vi r0 = join4(p, stride), r1 = join4(p + stride, stride);
+    const vi r2 = join4(p + 2 * stride, stride), r3 = join4(p + 3 * stride, stride);
+    const vi a = _mm512_unpacklo_epi32(r0, r1), b = _mm512_unpacklo_epi32(r2, r3);
+    const vi c = _mm512_unpackhi_epi32(r0, r1), d = _mm512_unpackhi_epi32(r2, r3);
     out[0] = _mm512_unpacklo_epi64(a, b);
     out[1] = _mm512_unpackhi_epi64(a, b);
     out[2] = _mm512_unpacklo_epi64(c, d);
     out[3] = _mm512_unpackhi_epi64(c, d);
 }
+/* From f16 in the low and the high halves of each lane. */
+DLAB_INLINE vf vi_low_f16(vi v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
+DLAB_INLINE vf vi_high_f16(vi v) { return vi_low_f16(_mm512_srli_epi32(v, 16)); }
 DLAB_INLINE vi vi_flip_sign_bits(vi v) { return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80)); }
 DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
 {

@@ -62,10 +62,7 @@ DLAB_INLINE void vf_store_f16(uint16_t *p, vf v)
 {
     for (int i = 0; i < VF; i++) p[i] = dlab_f32_to_f16(v[i]);
 }
-DLAB_INLINE vf vf_load_bf16(const uint16_t *p)
-{
-    return (vf)((vi){p[0], p[1], p[2], p[3]} << 16);
-}
+DLAB_INLINE vf vf_load_bf16(const uint16_t *p) { return (vf)((vi){p[0], p[1], p[2], p[3]} << 16); }
 DLAB_INLINE float f16_bits_to_f32(uint16_t h) { return dlab_f16_to_f32(h); }
 DLAB_INLINE vf vf_load_i8(const int8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
 DLAB_INLINE void vf_load_nibbles(const uint8_t *p, vf *lo, vf *hi)
@@ -79,20 +76,27 @@ DLAB_INLINE void vf_store_i8(int8_t *p, vf v)
     for (int i = 0; i < VF; i++) p[i] = (int8_t)(v[i] + (v[i] < 0 ? -0.49999997f : 0.49999997f));
 }
 
-/* From 16 bytes of each of VF rows: out[i] has the rows' i-th four bytes, in order of the rows. */
-DLAB_INLINE void transpose16(const uint8_t *const *row, size_t off, vi out[4])
+/* From 16 bytes of each of VF rows, `stride` bytes apart: out[i] has the rows' i-th four bytes, in order of the rows. */
+DLAB_INLINE void transpose16(const uint8_t *p, size_t stride, vi out[4])
 {
-    for (int i = 0; i < 4; i++)
-        for (int o = 0; o < VF; o++) {
+    for (size_t i = 0; i < 4; i++)
+        for (size_t o = 0; o < VF; o++) {
             int32_t w;
-            memcpy(&w, row[o] + off + 4 * (size_t)i, sizeof w);
+            memcpy(&w, p + o * stride + 4 * i, sizeof w);
             out[i][o] = w;
         }
 }
+/* From f16 in the low and the high halves of each lane. */
+DLAB_INLINE vf vi_low_f16(vi v)
+{
+    return (vf){dlab_f16_to_f32((uint16_t)v[0]), dlab_f16_to_f32((uint16_t)v[1]), dlab_f16_to_f32((uint16_t)v[2]),
+                dlab_f16_to_f32((uint16_t)v[3])};
+}
+DLAB_INLINE vf vi_high_f16(vi v) { return vi_low_f16(v >> 16); }
 DLAB_INLINE vi vi_flip_sign_bits(vi v)
 {
     const int32_t flip = (int32_t)0x80808080u;
-    return v ^ (vi){flip, flip, flip, flip};
+    return v ^ (vi) { flip, flip, flip, flip };
 }
 DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
 {
@@ -104,17 +108,23 @@ DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
 /* out[r] = exact products of one nibble tile with x[r][0 … 31], one sum a lane. */
 DLAB_INLINE void nibble_dots(const uint8_t *tile, const int8_t *const *x, const int rows, vi *out)
 {
-    for (int r = 0; r < rows; r++) {
-        int32_t sum[VF] = {0};
-        for (int s = 0; s < 8; s++) {
-            for (int o = 0; o < VF; o++) {
-                const uint8_t *w = tile + 4 * (VF * s + o);
-                const int8_t *q = x[r] + 4 * s;
-                sum[o] += w[0] * q[0] + w[1] * q[1] + w[2] * q[2] + w[3] * q[3];
-            }
+    typedef int8_t bytes __attribute__((vector_size(16)));
+    typedef int16_t words __attribute__((vector_size(32)));
+    words sum[4];
+    for (int r = 0; r < rows; r++) sum[r] = (words){0};
+    for (int s = 0; s < 8; s++) {
+        bytes b;
+        memcpy(&b, tile + 4 * VF * s, sizeof b);
+        const words w = __builtin_convertvector(b, words);
+        for (int r = 0; r < rows; r++) {
+            int32_t q;
+            memcpy(&q, x[r] + 4 * s, sizeof q);
+            sum[r] += w * __builtin_convertvector((bytes)(vi){q, q, q, q}, words);
         }
-        memcpy(&out[r], sum, sizeof sum);
     }
+    for (int r = 0; r < rows; r++)
+        for (int o = 0; o < VF; o++)
+            out[r][o] = sum[r][4 * o] + sum[r][4 * o + 1] + sum[r][4 * o + 2] + sum[r][4 * o + 3];
 }
 DLAB_INLINE vf vi_to_f32(vi v) { return __builtin_convertvector(v, vf); }
 /* 16·hi + lo + c */

@@ -152,9 +152,15 @@ static dlab_status run_command(guard_device *d, command *c, dlab_error *err)
         DLAB_TRY(d->inner->ops->submit(d->inner, c->op, &c->args, err));
         DLAB_TRY(d->inner->ops->sync(d->inner, err));
         break;
-    case COMMAND_UPLOAD: memcpy(first, c->host, c->ranges[0].bytes); break;
-    case COMMAND_DOWNLOAD: memcpy(c->host, first, c->ranges[0].bytes); break;
-    case COMMAND_COPY: memmove(first, dlab_host_ptr(c->ranges[1].at), c->ranges[0].bytes); break;
+    case COMMAND_UPLOAD:
+        memcpy(first, c->host, c->ranges[0].bytes);
+        break;
+    case COMMAND_DOWNLOAD:
+        memcpy(c->host, first, c->ranges[0].bytes);
+        break;
+    case COMMAND_COPY:
+        memmove(first, dlab_host_ptr(c->ranges[1].at), c->ranges[0].bytes);
+        break;
     }
     return close_ranges(d, c->ranges, c->n_ranges, err);
 }

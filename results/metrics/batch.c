@@ -38,11 +38,11 @@ static void device_busy(const dlab_run *r, const dlab_metric_window *w, dlab_met
 }
 
 static const dlab_metric metrics[] = {
-    {"pad_util", "1", DLAB_HIGHER_IS_BETTER, "useful rows / rows computed, padding being the rest", pad_util, false},
-    {"slot_util", "1", DLAB_HIGHER_IS_BETTER, "live sequences / (batch.size x steps)", slot_util, false},
-    {"budget_util", "1", DLAB_HIGHER_IS_BETTER, "rows / the rows that the budget allowed; missing without a budget",
-     budget_util, false},
-    {"device_busy", "1", DLAB_HIGHER_IS_BETTER, "time inside steps / the whole run", device_busy, false},
+    {"pad_util", "1", DLAB_HIGHER_IS_BETTER, false, "useful rows / rows computed, padding being the rest", pad_util},
+    {"slot_util", "1", DLAB_HIGHER_IS_BETTER, false, "live sequences / (batch.size x steps)", slot_util},
+    {"budget_util", "1", DLAB_HIGHER_IS_BETTER, false,
+     "rows / the rows that the budget allowed; missing without a budget", budget_util},
+    {"device_busy", "1", DLAB_HIGHER_IS_BETTER, false, "time inside steps / the whole run", device_busy},
 };
 
 const dlab_metric_family dlab_metrics_batch = {metrics, sizeof metrics / sizeof *metrics};

@@ -73,9 +73,9 @@ FACT(rss_peak, rss_peak)
 static const dlab_metric metrics[] = {
     ROW(kv_reserved, "bytes of KV memory assigned to live sequences, mean over the steps' time"),
     ROW(kv_used, "bytes of KV memory that hold live tokens, mean over the steps' time"),
-    {"kv_util", "1", DLAB_HIGHER_IS_BETTER, "kv_used / kv_reserved", kv_util, false},
+    {"kv_util", "1", DLAB_HIGHER_IS_BETTER, false, "kv_used / kv_reserved", kv_util},
     ROW(kv_pool, "size of the KV store itself"),
-    {"kv_growths", "1", DLAB_LOWER_IS_BETTER, "reallocations of the KV store", kv_growths, false},
+    {"kv_growths", "1", DLAB_LOWER_IS_BETTER, false, "reallocations of the KV store", kv_growths},
     ROW(mem_peak, "high-water mark of all pools together"),
     ROW(mem_weights, "high-water mark of the weights' pool"),
     ROW(mem_kv, "high-water mark of the KV pool"),

@@ -42,11 +42,10 @@ static void bits_per_byte(const dlab_run *r, const dlab_metric_window *w, dlab_m
 }
 
 static const dlab_metric metrics[] = {
-    {"nll", "nats", DLAB_LOWER_IS_BETTER, "mean negative log likelihood of a scored token", nll, false},
-    {"ppl", "1", DLAB_LOWER_IS_BETTER, "perplexity, exp(nll)", ppl, false},
-    {"bits_per_byte", "bit/B", DLAB_LOWER_IS_BETTER,
-     "sum of the scored tokens' negative log likelihoods in bits / bytes of text that they stand for", bits_per_byte,
-     false},
+    {"nll", "nats", DLAB_LOWER_IS_BETTER, false, "mean negative log likelihood of a scored token", nll},
+    {"ppl", "1", DLAB_LOWER_IS_BETTER, false, "perplexity, exp(nll)", ppl},
+    {"bits_per_byte", "bit/B", DLAB_LOWER_IS_BETTER, false,
+     "sum of the scored tokens' negative log likelihoods in bits / bytes of text that they stand for", bits_per_byte},
 };
 
 const dlab_metric_family dlab_metrics_quality = {metrics, sizeof metrics / sizeof *metrics};

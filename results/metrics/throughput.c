@@ -72,18 +72,18 @@ static void req_ps(const dlab_run *r, const dlab_metric_window *w, dlab_metric_v
 }
 
 static const dlab_metric metrics[] = {
-    {"prefill_tps", "tok/s", DLAB_HIGHER_IS_BETTER,
+    {"prefill_tps", "tok/s", DLAB_HIGHER_IS_BETTER, false,
      "uncached prompt tokens / time of pure prefill steps; missing when mixed steps take over 5 % of the time",
-     prefill_tps, false},
-    {"decode_tps", "tok/s", DLAB_HIGHER_IS_BETTER,
+     prefill_tps},
+    {"decode_tps", "tok/s", DLAB_HIGHER_IS_BETTER, true,
      "tokens after the first / time of pure decode steps; missing when mixed steps take over 5 % of the time",
-     decode_tps, true},
-    {"mixed_share", "1", DLAB_NEITHER, "time of steps that mix prompt and decode work / time of all steps", mixed_share,
-     false},
-    {"out_tps", "tok/s", DLAB_HIGHER_IS_BETTER, "output tokens / the whole run (window full)", out_tps, false},
-    {"total_tps", "tok/s", DLAB_HIGHER_IS_BETTER, "prompt and output tokens / the whole run (window full)", total_tps,
-     false},
-    {"req_ps", "req/s", DLAB_HIGHER_IS_BETTER, "finished requests / the whole run (window full)", req_ps, false},
+     decode_tps},
+    {"mixed_share", "1", DLAB_NEITHER, false, "time of steps that mix prompt and decode work / time of all steps",
+     mixed_share},
+    {"out_tps", "tok/s", DLAB_HIGHER_IS_BETTER, false, "output tokens / the whole run (window full)", out_tps},
+    {"total_tps", "tok/s", DLAB_HIGHER_IS_BETTER, false, "prompt and output tokens / the whole run (window full)",
+     total_tps},
+    {"req_ps", "req/s", DLAB_HIGHER_IS_BETTER, false, "finished requests / the whole run (window full)", req_ps},
 };
 
 const dlab_metric_family dlab_metrics_throughput = {metrics, sizeof metrics / sizeof *metrics};

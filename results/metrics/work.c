@@ -57,20 +57,20 @@ static void flops_token(const dlab_run *r, const dlab_metric_window *w, dlab_met
 }
 
 static const dlab_metric metrics[] = {
-    {"bytes_step", "B", DLAB_LOWER_IS_BETTER,
-     "bytes that the ops of a decode step declare to move, mean over the steps", bytes_step, true},
-    {"kv_bytes_step", "B", DLAB_LOWER_IS_BETTER, "those of them that are read from or written to the KV store",
-     kv_bytes_step, true},
-    {"flops_step", "FLOP", DLAB_LOWER_IS_BETTER,
-     "operations that the ops of a decode step declare, mean over the steps", flops_step, true},
-    {"launches", "1", DLAB_LOWER_IS_BETTER, "ops launched in a decode step, mean over the steps", launches, true},
-    {"steps", "1", DLAB_NEITHER, "steps of the run, prefill included", steps, false},
-    {"flops_token", "FLOP", DLAB_LOWER_IS_BETTER, "declared operations of the whole run / output tokens", flops_token,
-     false},
-    {"bytes_ps", "B/s", DLAB_NEITHER, "declared bytes of decode steps / their time: achieved bandwidth", bytes_ps,
-     true},
-    {"flops_ps", "FLOP/s", DLAB_NEITHER, "declared operations of decode steps / their time: achieved compute", flops_ps,
-     true},
+    {"bytes_step", "B", DLAB_LOWER_IS_BETTER, true,
+     "bytes that the ops of a decode step declare to move, mean over the steps", bytes_step},
+    {"kv_bytes_step", "B", DLAB_LOWER_IS_BETTER, true, "those of them that are read from or written to the KV store",
+     kv_bytes_step},
+    {"flops_step", "FLOP", DLAB_LOWER_IS_BETTER, true,
+     "operations that the ops of a decode step declare, mean over the steps", flops_step},
+    {"launches", "1", DLAB_LOWER_IS_BETTER, true, "ops launched in a decode step, mean over the steps", launches},
+    {"steps", "1", DLAB_NEITHER, false, "steps of the run, prefill included", steps},
+    {"flops_token", "FLOP", DLAB_LOWER_IS_BETTER, false, "declared operations of the whole run / output tokens",
+     flops_token},
+    {"bytes_ps", "B/s", DLAB_NEITHER, true, "declared bytes of decode steps / their time: achieved bandwidth",
+     bytes_ps},
+    {"flops_ps", "FLOP/s", DLAB_NEITHER, true, "declared operations of decode steps / their time: achieved compute",
+     flops_ps},
 };
 
 const dlab_metric_family dlab_metrics_work = {metrics, sizeof metrics / sizeof *metrics};

@@ -206,6 +206,7 @@ static const surgery surgeries[] = {
     {"unaligned tensor", "blk.0.attn_q.weight", OFFSET2, 8, 8, DLAB_EFORMAT, "not a multiple of 32"},
     {"tensor past the end", "blk.0.attn_q.weight", OFFSET2, 8, 1ull << 40, DLAB_EFORMAT, "ends past the file"},
     {"tensor wraps", "blk.0.attn_q.weight", OFFSET2, 8, UINT64_MAX - 31, DLAB_EFORMAT, "ends past the file"},
+    {"bytes and place wrap", "blk.0.attn_norm.weight", 4, 8, (1ull << 62) - 8, DLAB_EFORMAT, "ends past the file"},
     {"overlap", "blk.0.attn_q.weight", OFFSET2, 8, 0, DLAB_EFORMAT, "overlaps"},
     {"alignment 0", "general.alignment", 4, 4, 0, DLAB_EFORMAT, "general.alignment"},
     {"alignment 4", "general.alignment", 4, 4, 4, DLAB_EFORMAT, "power of two"},
@@ -328,6 +329,21 @@ START_TEST(weights_that_are_not_finite_are_found)
     snprintf(offset, sizeof offset, "offset %zu: tensor '%s'", (size_t)(p - w.data), tensor);
     check_refused(&w, tensor, DLAB_EFORMAT, infinities[_i].expect);
     check_refused(&w, tensor, DLAB_EFORMAT, offset);
+    gw_free(&w);
+}
+END_TEST
+
+START_TEST(the_largest_weights_are_finite)
+{
+    gguf_writer w;
+    const uint16_t f16 = 0x7bff, bf16 = 0x7f7f;
+    const uint32_t f32 = 0xff7fffff;
+    tiny_build(&w, &small);
+    memcpy(gw_tensor_data(&w, "blk.0.attn_v.weight"), &f16, sizeof f16);
+    memcpy(gw_tensor_data(&w, "blk.0.attn_output.weight"), &bf16, sizeof bf16);
+    memcpy(gw_tensor_data(&w, "output_norm.weight"), &f32, sizeof f32);
+    memset(gw_tensor_data(&w, "token_embd.weight") + 2, 0xff, 32);
+    ck_assert_int_eq(open_copy(w.data, w.n, NULL), DLAB_OK);
     gw_free(&w);
 }
 END_TEST
@@ -518,6 +534,7 @@ int main(void)
     tcase_add_test(c, another_architecture_is_named);
     tcase_add_test(c, duplicates_are_named);
     tcase_add_loop_test(c, weights_that_are_not_finite_are_found, 0, sizeof infinities / sizeof *infinities);
+    tcase_add_test(c, the_largest_weights_are_finite);
     tcase_add_loop_test(c, what_would_be_left_out_is_refused, 0, sizeof extras / sizeof *extras);
     tcase_add_test(c, the_hash_follows_the_content);
     tcase_add_test(c, files_are_opened_or_refused_in_one_line);

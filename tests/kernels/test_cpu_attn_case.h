@@ -159,7 +159,8 @@ static inline float attn_scale(const attn_case *c) { return 1.0f / sqrtf((float)
 static inline outcome attn_fused_outcome(lab *l, const attn_case *c, int only)
 {
     attn_setup u = attn_setup_case(l, c, only);
-    const size_t n = (size_t)u.n_rows * (size_t)c->heads, pieces = (size_t)(u.max_len + DLAB_ATTN_PIECE - 1) / DLAB_ATTN_PIECE;
+    const size_t n = (size_t)u.n_rows * (size_t)c->heads,
+                 pieces = (size_t)(u.max_len + DLAB_ATTN_PIECE - 1) / DLAB_ATTN_PIECE;
     dlab_attn_fused_args a = {.q = u.q, .desc = u.desc, .kv = u.kv, .n_rows = u.n_rows, .n_heads = c->heads};
     a.out = lab_put(l, NULL, n * (size_t)c->dim * sizeof(float));
     a.partials = lab_put(l, NULL, n * pieces * (size_t)(c->dim + 2) * sizeof(float));

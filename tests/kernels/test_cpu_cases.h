@@ -8,8 +8,11 @@
 
 static inline outcome case_embed(lab *l, int variant)
 {
-    static const struct { dlab_dtype t; int k; } of[] = {{DLAB_F32, 576},  {DLAB_F16, 576},  {DLAB_BF16, 77}, {DLAB_F16, 33},
-                                                         {DLAB_Q8_0, 576}, {DLAB_Q4_0, 1376}, {DLAB_Q4_1, 64}, {DLAB_F32, 1}};
+    static const struct {
+        dlab_dtype t;
+        int k;
+    } of[] = {{DLAB_F32, 576},  {DLAB_F16, 576},   {DLAB_BF16, 77}, {DLAB_F16, 33},
+              {DLAB_Q8_0, 576}, {DLAB_Q4_0, 1376}, {DLAB_Q4_1, 64}, {DLAB_F32, 1}};
     if (variant >= 8) return (outcome){0};
     const int n = 11, rows = 5, k = of[variant].k;
     dlab_rng r;
@@ -118,8 +121,8 @@ static inline outcome matmul_outcome(lab *l, const matmul_case *c, int first, in
         for (int k = 0; k < c->k; k++) {
             const size_t at = ((size_t)first + i / (size_t)c->n) * (size_t)c->k + (size_t)k;
             const dlab_qact_block *b = (const dlab_qact_block *)(void *)x + at / DLAB_QACT_BLOCK;
-            const double v = c->quantized ? (double)b->scale * b->q[at % DLAB_QACT_BLOCK]
-                                          : (double)((const float *)(void *)x)[at];
+            const double v =
+                c->quantized ? (double)b->scale * b->q[at % DLAB_QACT_BLOCK] : (double)((const float *)(void *)x)[at];
             sum += fabs(v * dlab_ref_weight(&host, (int64_t)i % c->n, k));
         }
         o.allow[i] = 1e-5 * sum;
@@ -132,12 +135,15 @@ static inline outcome matmul_outcome(lab *l, const matmul_case *c, int first, in
 }
 
 static const matmul_case matmul_cases[] = {
-    {1, 192, 576, DLAB_F32, false, false},  {5, 17, 100, DLAB_F32, false, true},   {3, 1, 1, DLAB_F32, false, false},
-    {1, 50, 577, DLAB_F16, false, false},   {9, 16, 80, DLAB_F16, false, true},    {7, 33, 7, DLAB_BF16, false, false},
-    {66, 20, 64, DLAB_BF16, false, false},  {33, 19, 1376, DLAB_Q8_0, false, false}, {1, 40, 576, DLAB_Q4_0, false, true},
-    {6, 21, 1536, DLAB_Q4_1, false, false}, {1, 100, 576, DLAB_Q8_0, true, false}, {130, 17, 64, DLAB_Q8_0, true, true},
-    {2, 31, 1376, DLAB_Q8_0, true, false},  {1, 67, 1536, DLAB_Q4_0, true, false}, {33, 16, 32, DLAB_Q4_0, true, true},
-    {1, 192, 576, DLAB_Q4_1, true, true},   {35, 30, 1536, DLAB_Q4_1, true, false}, {3, 3, 1376, DLAB_Q4_1, true, false},
+    {1, 192, 576, DLAB_F32, false, false},  {5, 17, 100, DLAB_F32, false, true},
+    {3, 1, 1, DLAB_F32, false, false},      {1, 50, 577, DLAB_F16, false, false},
+    {9, 16, 80, DLAB_F16, false, true},     {7, 33, 7, DLAB_BF16, false, false},
+    {66, 20, 64, DLAB_BF16, false, false},  {33, 19, 1376, DLAB_Q8_0, false, false},
+    {1, 40, 576, DLAB_Q4_0, false, true},   {6, 21, 1536, DLAB_Q4_1, false, false},
+    {1, 100, 576, DLAB_Q8_0, true, false},  {130, 17, 64, DLAB_Q8_0, true, true},
+    {2, 31, 1376, DLAB_Q8_0, true, false},  {1, 67, 1536, DLAB_Q4_0, true, false},
+    {33, 16, 32, DLAB_Q4_0, true, true},    {1, 192, 576, DLAB_Q4_1, true, true},
+    {35, 30, 1536, DLAB_Q4_1, true, false}, {3, 3, 1376, DLAB_Q4_1, true, false},
 };
 #define N_MATMUL_CASES ((int)(sizeof matmul_cases / sizeof matmul_cases[0]))
 
@@ -149,7 +155,10 @@ static inline outcome case_matmul(lab *l, int variant)
 
 static inline outcome case_rope(lab *l, int variant)
 {
-    static const struct { int dim, rot; bool norm; } of[] = {{64, 64, true}, {64, 64, false}, {80, 32, false}, {80, 30, true}};
+    static const struct {
+        int dim, rot;
+        bool norm;
+    } of[] = {{64, 64, true}, {64, 64, false}, {80, 32, false}, {80, 30, true}};
     if (variant >= 4) return (outcome){0};
     const int rows = 7, heads = variant == 2 ? 1 : 3, dim = of[variant].dim, rot = of[variant].rot, positions = 50;
     const size_t n = (size_t)(rows * heads * dim);
@@ -164,8 +173,14 @@ static inline outcome case_rope(lab *l, int variant)
     dlab_desc_head *d = new_desc(rows, 0, 0, 0, &desc_bytes);
     for (int i = 0; i < rows; i++) desc_row(d, i)->pos = i * 8;
     const dlab_at out = lab_put(l, x, n * sizeof *x);
-    dlab_rope_args a = {out, lab_put(l, table, (size_t)(positions * rot) * sizeof *table), lab_put(l, d, desc_bytes),
-                        rows, heads, dim, rot, of[variant].norm};
+    dlab_rope_args a = {out,
+                        lab_put(l, table, (size_t)(positions * rot) * sizeof *table),
+                        lab_put(l, d, desc_bytes),
+                        rows,
+                        heads,
+                        dim,
+                        rot,
+                        of[variant].norm};
     lab_submit(l, DLAB_OP_rope, &a);
     free(x);
     free(table);
@@ -185,9 +200,9 @@ static inline outcome case_kv_write(lab *l, int variant)
     dlab_rng_seed(&r, 31);
     const size_t bytes = (size_t)(rows * width) * sizeof(float), cache = 2 * bytes;
     float *k = random_floats(&r, (size_t)(rows * width), 1), *v = random_floats(&r, (size_t)(rows * width), 1e-5);
-    k[0] = 1e9f; /* infinity in f16 */
+    k[0] = 1e9f;           /* infinity in f16 */
     k[1] = 1.00048828125f; /* halfway between two f16 */
-    k[2] = 1.00390625f; /* halfway between two bf16 */
+    k[2] = 1.00390625f;    /* halfway between two bf16 */
     k[3] = -0.0f;
     size_t desc_bytes;
     dlab_desc_head *d = new_desc(rows, 0, 0, 0, &desc_bytes);
@@ -217,20 +232,25 @@ static inline outcome case_attn_fused(lab *l, int variant)
 }
 static inline outcome case_attn_scores(lab *l, int variant)
 {
-    return variant < N_ATTN_CASES ? attn_unfused_outcome(l, &attn_cases[variant], DLAB_OP_attn_scores, -1) : (outcome){0};
+    return variant < N_ATTN_CASES ? attn_unfused_outcome(l, &attn_cases[variant], DLAB_OP_attn_scores, -1)
+                                  : (outcome){0};
 }
 static inline outcome case_attn_softmax(lab *l, int variant)
 {
-    return variant < N_ATTN_CASES ? attn_unfused_outcome(l, &attn_cases[variant], DLAB_OP_attn_softmax, -1) : (outcome){0};
+    return variant < N_ATTN_CASES ? attn_unfused_outcome(l, &attn_cases[variant], DLAB_OP_attn_softmax, -1)
+                                  : (outcome){0};
 }
 static inline outcome case_attn_values(lab *l, int variant)
 {
-    return variant < N_ATTN_CASES ? attn_unfused_outcome(l, &attn_cases[variant], DLAB_OP_attn_values, -1) : (outcome){0};
+    return variant < N_ATTN_CASES ? attn_unfused_outcome(l, &attn_cases[variant], DLAB_OP_attn_values, -1)
+                                  : (outcome){0};
 }
 
 static inline outcome case_swiglu(lab *l, int variant)
 {
-    static const struct { int rows, dim, in_place; } of[] = {{1, 1536, 0}, {3, 1001, 1}, {2, 5, 2}};
+    static const struct {
+        int rows, dim, in_place;
+    } of[] = {{1, 1536, 0}, {3, 1001, 1}, {2, 5, 2}};
     if (variant >= 3) return (outcome){0};
     const size_t n = (size_t)(of[variant].rows * of[variant].dim);
     dlab_rng r;
@@ -263,7 +283,8 @@ static inline outcome case_gather(lab *l, int variant)
     dlab_desc_head *d = new_desc(0, 0, 0, first + n, &desc_bytes);
     for (int i = 0; i < first + n; i++) desc_logit(d, i)->row = (i * 5 + 3) % rows;
     const dlab_at out = lab_put(l, NULL, (size_t)(n * dim) * sizeof *x);
-    dlab_gather_args a = {lab_put(l, x, (size_t)(rows * dim) * sizeof *x), out, lab_put(l, d, desc_bytes), first, n, dim};
+    dlab_gather_args a = {
+        lab_put(l, x, (size_t)(rows * dim) * sizeof *x), out, lab_put(l, d, desc_bytes), first, n, dim};
     lab_submit(l, DLAB_OP_gather, &a);
     free(x);
     free(d);
@@ -284,9 +305,11 @@ static inline float *sample_logits(dlab_rng *r, int n, int vocab)
 
 static inline outcome case_sample(lab *l, int variant)
 {
-    static const struct { int vocab, top_k; float temperature, top_p; } of[] = {
-        {1000, 0, 0, 1}, {49152, 0, 0.8f, 0.9f}, {1000, 40, 1, 0.95f}, {1003, 1, 0.7f, 1}, {1003, 5, 2, 0},
-        {50, 0, 1, 1},   {3, 7, 0.01f, 0.5f},    {1, 0, 1, 1}};
+    static const struct {
+        int vocab, top_k;
+        float temperature, top_p;
+    } of[] = {{1000, 0, 0, 1}, {49152, 0, 0.8f, 0.9f}, {1000, 40, 1, 0.95f}, {1003, 1, 0.7f, 1},
+              {1003, 5, 2, 0}, {50, 0, 1, 1},          {3, 7, 0.01f, 0.5f},  {1, 0, 1, 1}};
     if (variant >= 8) return (outcome){0};
     const int vocab = of[variant].vocab, n = vocab > 2000 ? 2 : 12, first = 2;
     dlab_rng r;
@@ -326,7 +349,8 @@ static inline outcome case_score(lab *l, int variant)
     dlab_desc_head *d = new_desc(0, 0, 0, first + n, &desc_bytes);
     for (int i = 0; i < first + n; i++) desc_logit(d, i)->target = i == 2 ? -1 : i * 9;
     const dlab_at nll = lab_put(l, NULL, 4 * sizeof(double)), top1 = lab_put(l, NULL, 4 * sizeof(int32_t));
-    dlab_score_args a = {lab_put(l, x, (size_t)(n * vocab) * sizeof *x), nll, top1, lab_put(l, d, desc_bytes), first, n, vocab};
+    dlab_score_args a = {
+        lab_put(l, x, (size_t)(n * vocab) * sizeof *x), nll, top1, lab_put(l, d, desc_bytes), first, n, vocab};
     lab_submit(l, DLAB_OP_score, &a);
     double got[4];
     int32_t best[4];

@@ -14,10 +14,12 @@ static outcome rows_of(const outcome *whole, int n, int first, int rows)
 }
 
 static const matmul_case exact_cases[] = {
-    {33, 35, 577, DLAB_F32, false, false}, {33, 20, 64, DLAB_F16, false, true},  {33, 18, 100, DLAB_BF16, false, false},
-    {33, 33, 96, DLAB_Q8_0, false, false}, {33, 17, 96, DLAB_Q4_0, false, false}, {33, 36, 96, DLAB_Q4_1, false, true},
-    {33, 35, 576, DLAB_Q8_0, true, false}, {33, 34, 96, DLAB_Q4_0, true, true},  {33, 17, 160, DLAB_Q4_1, true, false},
-    {129, 5, 64, DLAB_Q4_1, true, false},  {129, 5, 33, DLAB_F32, false, false},
+    {33, 35, 577, DLAB_F32, false, false},  {33, 20, 64, DLAB_F16, false, true},
+    {33, 18, 100, DLAB_BF16, false, false}, {33, 33, 96, DLAB_Q8_0, false, false},
+    {33, 17, 96, DLAB_Q4_0, false, false},  {33, 36, 96, DLAB_Q4_1, false, true},
+    {33, 35, 576, DLAB_Q8_0, true, false},  {33, 34, 96, DLAB_Q4_0, true, true},
+    {33, 17, 160, DLAB_Q4_1, true, false},  {129, 5, 64, DLAB_Q4_1, true, false},
+    {129, 5, 33, DLAB_F32, false, false},
 };
 #define N_EXACT_CASES ((int)(sizeof exact_cases / sizeof exact_cases[0]))
 
@@ -76,7 +78,7 @@ static void check_attention(const char *isa, const attn_case *c, bool fused)
     outcome_free(&threaded);
     /* a prefill's row is the row that a decode step would have computed */
     const int n = n_rows_of(c);
-    for (int row = 0; row < n; row += n > 10 ? 7 : 1) {
+    for (int row = 0; row<n; row += n> 10 ? 7 : 1) {
         outcome alone = attend(&one, c, fused, row), want = rows_of(&whole, n, row, 1);
         assert_same(&alone, &want, "a row alone");
         outcome_free(&alone);

@@ -142,8 +142,8 @@ static inline dlab_desc_head *new_desc(int rows, int seqs, int segs, int logits,
     *bytes = logit_off + (size_t)logits * sizeof(dlab_desc_logit);
     dlab_desc_head *d = calloc(1, *bytes);
     ck_assert_ptr_nonnull(d);
-    *d = (dlab_desc_head){rows, seqs, segs, logits, (uint32_t)row_off, (uint32_t)seq_off, (uint32_t)seg_off,
-                          (uint32_t)logit_off};
+    *d = (dlab_desc_head){
+        rows, seqs, segs, logits, (uint32_t)row_off, (uint32_t)seq_off, (uint32_t)seg_off, (uint32_t)logit_off};
     return d;
 }
 static inline dlab_desc_row *desc_row(dlab_desc_head *d, int i) { return (dlab_desc_row *)dlab_desc_rows(d) + i; }

@@ -52,7 +52,8 @@ static int signal_of(breach what)
 static dlab_rmsnorm_args norm_args(lab *l, int dim)
 {
     const size_t bytes = (size_t)dim * sizeof(float);
-    return (dlab_rmsnorm_args){lab_put(l, NULL, bytes), lab_put(l, NULL, bytes), lab_put(l, NULL, bytes), 1, dim, 1e-5f};
+    return (dlab_rmsnorm_args){
+        lab_put(l, NULL, bytes), lab_put(l, NULL, bytes), lab_put(l, NULL, bytes), 1, dim, 1e-5f};
 }
 
 static void run_declared(lab *l)
@@ -113,7 +114,8 @@ static void write_past_the_end(lab *l)
     dlab_desc_head *d = new_desc(1, 0, 0, 0, &bytes);
     *desc_row(d, 0) = (dlab_desc_row){.k_slot = 4096, .v_slot = -1};
     dlab_kv_write_args a = {.k = lab_put(l, NULL, 256), .v = lab_put(l, NULL, 256), .desc = lab_put(l, d, bytes)};
-    a.kv = (dlab_kv_view){lab_put(l, NULL, 4096), lab_put(l, NULL, 4096), DLAB_F32, DLAB_F32, 256, 256, 256, 256, 1, 64};
+    a.kv =
+        (dlab_kv_view){lab_put(l, NULL, 4096), lab_put(l, NULL, 4096), DLAB_F32, DLAB_F32, 256, 256, 256, 256, 1, 64};
     a.n_rows = 1;
     lab_submit(l, DLAB_OP_kv_write, &a);
     l->dev->ops->sync(l->dev, NULL);
