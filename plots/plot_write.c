@@ -179,7 +179,7 @@ static void write_ranges(const dlab_plot_data *d, FILE *out)
     if (d->spec->logy) {
         lo /= 1.3;
         hi *= 1.3;
-        if (d->bars) lo = pow(10, floor(log10(lo))); /* a bar begins somewhere round */
+        if (d->bars) lo = pow(10, floor(log10(e.lo / 1.02))); /* a bar begins somewhere round */
         write_log_ticks(lo, hi, out);
     } else {
         hi = hi > 0 ? hi * 1.08 : 1;

@@ -306,11 +306,12 @@ dlab_status dlab_record_get_points(const dlab_h5_in *in, dlab_record *r, dlab_er
     DLAB_TRY(dlab_h5_get_table(in, in->file, "points", fixed_columns, N_FIXED, sizeof *rows, (void **)&rows, &n, err));
     dlab_status st = DLAB_OK;
     r->points = calloc(n ? n : 1, sizeof *r->points);
-    if (!r->points)
-        st = DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for %zu points", in->path, n);
-    else
-        r->n_points = n;
-    for (size_t i = 0; st == DLAB_OK && i < r->n_points; i++) st = give_point(in, &rows[i], &r->points[i], err);
+    if (!r->points) {
+        free(rows);
+        return DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for %zu points", in->path, n);
+    }
+    r->n_points = n;
+    for (size_t i = 0; st == DLAB_OK && i < n; i++) st = give_point(in, &rows[i], &r->points[i], err);
     free(rows);
     if (st == DLAB_OK) st = get_settings(in, r, false, err);
     if (st == DLAB_OK) st = get_settings(in, r, true, err);

@@ -82,8 +82,7 @@ static int32_t draw_from(const candidate *list, int32_t n, const double *weight,
 
 static int32_t sample_row(const dlab_sample_args *a, const float *logits, candidate *list, uint64_t draw, void *scratch)
 {
-    const int32_t best = row_argmax(logits, a->vocab);
-    if (best < 0 || a->temperature == 0) return best;
+    if (row_argmax(logits, a->vocab) < 0) return -1;
     for (int32_t i = 0; i < a->vocab; i++) list[i] = (candidate){key_of(logits[i]), i};
     sort_candidates(list, scratch, a->vocab);
     const int32_t n = a->top_k > 0 && a->top_k < a->vocab ? a->top_k : a->vocab;
@@ -100,8 +99,11 @@ static void sample_run(const void *args, int phase, int64_t begin, int64_t end, 
     const float *logits = dlab_host_ptr(a->logits);
     int32_t *tokens = (int32_t *)dlab_host_ptr(a->tokens) + a->first;
     for (int64_t i = begin; i < end; i++) {
-        candidate *list = a->temperature == 0 ? NULL : (candidate *)dlab_host_ptr(a->work) + i * a->vocab;
-        tokens[i] = sample_row(a, logits + i * a->vocab, list, wanted[i].draw, scratch);
+        const float *row = logits + i * a->vocab;
+        if (a->temperature == 0)
+            tokens[i] = row_argmax(row, a->vocab);
+        else
+            tokens[i] = sample_row(a, row, (candidate *)dlab_host_ptr(a->work) + i * a->vocab, wanted[i].draw, scratch);
     }
 }
 

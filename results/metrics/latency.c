@@ -111,7 +111,7 @@ static void tpot_missing(const dlab_run *r, const dlab_metric_window *w, dlab_me
 
 #define ROW(name, windowed, text)                                                                                      \
     {                                                                                                                  \
-#name, "ns", DLAB_LOWER_IS_BETTER, text, name, windowed                                                        \
+        "" #name, "ns", DLAB_LOWER_IS_BETTER, windowed, text, name                                                     \
     }
 #define QUANTILE_ROWS(name, windowed, of)                                                                              \
     ROW(name##_p50, windowed, "median " of), ROW(name##_p90, windowed, "90th percentile of the " of),                  \

@@ -67,7 +67,7 @@ FACT(rss_peak, rss_peak)
 
 #define ROW(name, text)                                                                                                \
     {                                                                                                                  \
-#name, "B", DLAB_LOWER_IS_BETTER, text, name, false                                                            \
+        "" #name, "B", DLAB_LOWER_IS_BETTER, false, text, name                                                         \
     }
 
 static const dlab_metric metrics[] = {

@@ -186,7 +186,8 @@ START_TEST(without_gnuplot_data_and_script_stay)
     dlab_record r;
     fill(&r);
     dlab_plot_spec s = line_spec("plain");
-    char *path = strdup(getenv("PATH"));
+    const char *was = getenv("PATH");
+    char *path = strdup(was ? was : "");
     ck_assert_int_eq(setenv("PATH", "/nowhere", 1), 0);
     bool made = draw(&r, &s);
     ck_assert_int_eq(setenv("PATH", path, 1), 0);

@@ -87,7 +87,7 @@ static inline dlab_point_result *add_point(dlab_record *r, const char *const *ax
 static inline dlab_run *add_run(dlab_record *r, const batch_shape *b)
 {
     dlab_point_result *p = &r->points[r->n_points - 1];
-    p->runs = realloc(p->runs, (p->n_runs + 1) * sizeof *p->runs);
+    p->runs = realloc(p->runs, (p->n_runs + 1) * sizeof(dlab_run *));
     dlab_run *run = malloc(sizeof *run);
     fill_batch(run, b);
     run->point = (int32_t)r->n_points - 1;

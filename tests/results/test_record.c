@@ -221,7 +221,8 @@ START_TEST(finish_leaves_one_file)
         ck_assert_int_eq(dlab_record_write_part(out, &r.meta, r.points[0].runs[k], &err), DLAB_OK);
     ck_assert_int_eq(dlab_record_write_master(out, &r, &err), DLAB_OK);
     dlab_record_part_path(out, "00000000000000ff", 3, left, sizeof left);
-    strcat(left, ".tmp.12345"); /* as a killed process leaves it */
+    size_t length = strlen(left);
+    snprintf(left + length, sizeof left - length, ".tmp.12345"); /* as a killed process leaves it */
     ck_assert_int_eq(creat(left, 0644) < 0, 0);
     ck_assert_msg(dlab_record_finish(out, &r, &err) == DLAB_OK, "%s", err.msg);
     ck_assert(r.complete);
@@ -294,6 +295,7 @@ START_TEST(damage_is_one_line)
     /* bytes changed: read or refused, nothing else */
     dlab_rng rng;
     dlab_rng_seed(&rng, 1);
+    ck_assert_uint_gt(n, 0);
     char *bent = malloc(n);
     for (int i = 0; i < 200; i++) {
         memcpy(bent, whole, n);

@@ -14,7 +14,7 @@ static void fill_curve(dlab_record *r)
     r->complete = true;
     for (int s = 0; s < 2; s++) {
         for (int i = 0; i < 4; i++) {
-            double n = atof(lengths[i]);
+            double n = strtod(lengths[i], NULL);
             add_point(r, (const char *[]){"kv.store", s ? "contiguous" : "none", "workload.depth", lengths[i], NULL});
             for (int k = 0; k < 3; k++) {
                 batch_shape b = {.seqs = 1,
