@@ -11,8 +11,8 @@
     X(F32, "f32", 1, 4)                                                                                                \
     X(F16, "f16", 1, 2)                                                                                                \
     X(BF16, "bf16", 1, 2)                                                                                              \
-    X(Q8_0, "q8_0", 32, 34) /* f16 d; int8 q[32]:             x = q·d */                                               \
-    X(Q4_0, "q4_0", 32, 18) /* f16 d; 16 bytes, byte j holds element j low and j+16 high: x = (q−8)·d */               \
+    X(Q8_0, "q8_0", 32, 34) /* f16 d; int8 q[32]:             x = q·d */                                              \
+    X(Q4_0, "q4_0", 32, 18) /* f16 d; 16 bytes, byte j holds element j low and j+16 high: x = (q−8)·d */            \
     X(Q4_1, "q4_1", 32, 20) /* f16 d, f16 m; nibbles as Q4_0: x = q·d + m */
 
 typedef enum {

@@ -24,9 +24,9 @@ typedef enum {
 typedef struct {
     const char *key; /* dotted: "kv.store" */
     dlab_param_type type;
-    size_t offset;   /* of the field in its struct */
-    const char *def; /* default, as one would write it */
-    double min, max; /* numbers only; both inclusive; min > max: no bounds */
+    size_t offset;                       /* of the field in its struct */
+    const char *def;                     /* default, as one would write it */
+    double min, max;                     /* numbers only; both inclusive; min > max: no bounds */
     const char *const *(*choices)(void); /* NULL-terminated, static */
     const char *help;                    /* one sentence, no full stop needed */
 } dlab_param;

@@ -11,15 +11,15 @@
 /* name, text shown to people and stored in records */
 #define DLAB_STATUS_LIST(X)                                                                                            \
     X(OK, "ok")                                                                                                        \
-    X(EUSAGE, "wrong use")           /* a flag, key or argument that makes no sense */                                 \
-    X(EFORMAT, "bad input")          /* a file whose content is not what it should be */                               \
-    X(EIO, "input/output error")     /* the system refused to read or write */                                         \
-    X(ENOTBUILT, "not built")        /* known, wanted, but not in this program */                                      \
-    X(EIMPOSSIBLE, "impossible")     /* a combination that cannot work; a point becomes `skipped` */                   \
-    X(EOOM, "out of memory")         /* an accounted pool or the system refused an allocation */                       \
-    X(EINTERRUPTED, "interrupted")   /* Ctrl-C or SIGTERM */                                                           \
+    X(EUSAGE, "wrong use")         /* a flag, key or argument that makes no sense */                                   \
+    X(EFORMAT, "bad input")        /* a file whose content is not what it should be */                                 \
+    X(EIO, "input/output error")   /* the system refused to read or write */                                           \
+    X(ENOTBUILT, "not built")      /* known, wanted, but not in this program */                                        \
+    X(EIMPOSSIBLE, "impossible")   /* a combination that cannot work; a point becomes `skipped` */                     \
+    X(EOOM, "out of memory")       /* an accounted pool or the system refused an allocation */                         \
+    X(EINTERRUPTED, "interrupted") /* Ctrl-C or SIGTERM */                                                             \
     X(ETIMEOUT, "timed out")                                                                                           \
-    X(EINTERNAL, "internal error")   /* a bug of ours */
+    X(EINTERNAL, "internal error") /* a bug of ours */
 
 typedef enum {
 #define DLAB_STATUS_ENUM(name, text) DLAB_##name,

@@ -13,10 +13,10 @@ typedef enum { DLAB_YAML_SCALAR, DLAB_YAML_SEQ, DLAB_YAML_MAP } dlab_yaml_kind;
 
 typedef struct dlab_yaml_node {
     dlab_yaml_kind kind;
-    int line, column; /* of the value, from 1 */
-    const char *text; /* scalar: NUL-terminated, no NUL inside */
-    bool quoted;      /* scalar: was quoted, so that "null" and "~" are words */
-    size_t n;         /* items of a sequence, pairs of a map */
+    int line, column;                          /* of the value, from 1 */
+    const char *text;                          /* scalar: NUL-terminated, no NUL inside */
+    bool quoted;                               /* scalar: was quoted, so that "null" and "~" are words */
+    size_t n;                                  /* items of a sequence, pairs of a map */
     const struct dlab_yaml_node *const *items; /* sequence: n items; map: n values */
     const struct dlab_yaml_node *const *keys;  /* map: n scalar keys */
 } dlab_yaml_node;

@@ -23,8 +23,8 @@ struct dlab_engine {
 /* Which rows of a step want logits. */
 typedef struct {
     dlab_want want;
-    int64_t from;   /* score: positions from here on */
-    float *logits;  /* host memory for logits, or NULL */
+    int64_t from;  /* score: positions from here on */
+    float *logits; /* host memory for logits, or NULL */
 } dlab_step_want;
 
 typedef struct {

@@ -184,20 +184,22 @@ static dlab_status check_request(const dlab_engine *e, const dlab_engine_request
     int64_t primed = 0;
     if (r->primed >= 0) {
         if (r->primed >= e->batch.n_seqs || !e->batch.seqs[r->primed].primed) {
-            return DLAB_FAIL(err, DLAB_EUSAGE, "request %lld: %d is not a primed sequence", (long long)r->id, r->primed);
+            return DLAB_FAIL(err, DLAB_EUSAGE, "request %lld: %d is not a primed sequence", (long long)r->id,
+                             r->primed);
         }
         primed = e->batch.seqs[r->primed].n_primed;
     }
     if (r->n_prompt < 1 || r->max_new < 1) {
-        return DLAB_FAIL(err, DLAB_EUSAGE, "request %lld: a prompt of %lld tokens and %lld new ones; both must be at least 1",
+        return DLAB_FAIL(err, DLAB_EUSAGE,
+                         "request %lld: a prompt of %lld tokens and %lld new ones; both must be at least 1",
                          (long long)r->id, (long long)r->n_prompt, (long long)r->max_new);
     }
     int64_t total = primed + r->n_prompt + r->max_new;
     if (total > e->plan.needs.max_tokens) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
-                         "request %lld: %lld cached + %lld prompt + %lld new = %lld tokens, room for %lld", (long long)r->id,
-                         (long long)primed, (long long)r->n_prompt, (long long)r->max_new, (long long)total,
-                         (long long)e->plan.needs.max_tokens);
+                         "request %lld: %lld cached + %lld prompt + %lld new = %lld tokens, room for %lld",
+                         (long long)r->id, (long long)primed, (long long)r->n_prompt, (long long)r->max_new,
+                         (long long)total, (long long)e->plan.needs.max_tokens);
     }
     for (int64_t i = 0; i < r->n_prompt; i++) {
         if (r->prompt[i] < 0 || r->prompt[i] >= e->fwd.info->vocab) {
@@ -231,8 +233,10 @@ dlab_status dlab_engine_submit(dlab_engine *e, const dlab_engine_request *r, dla
     q->request = *r;
     q->request.prompt = q->prompt;
     memcpy(q->prompt, r->prompt, (size_t)r->n_prompt * sizeof *q->prompt);
-    if (e->batch.tail) e->batch.tail->next = q;
-    else e->batch.head = q;
+    if (e->batch.tail)
+        e->batch.tail->next = q;
+    else
+        e->batch.head = q;
     e->batch.tail = q;
     return DLAB_OK;
 }
@@ -279,7 +283,8 @@ dlab_status dlab_engine_prime(dlab_engine *e, const int32_t *ids, int64_t n, int
     *handle = -1;
     int seq = dlab_engine_free_seq(e);
     if (seq < 0) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "all %d sequences are taken: no place for a cached prefix", e->batch.n_seqs);
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "all %d sequences are taken: no place for a cached prefix",
+                         e->batch.n_seqs);
     }
     dlab_engine_request probe = {.prompt = ids, .n_prompt = n, .max_new = 1, .primed = -1};
     DLAB_TRY(check_request(e, &probe, err));

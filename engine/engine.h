@@ -49,16 +49,16 @@ size_t dlab_axis_entries(dlab_axis_entry *out, size_t cap);
 typedef struct dlab_model dlab_model;
 
 typedef struct {
-    const char *arch;        /* "llama" */
-    const char *name;        /* general.name, or the file's stem, or "synthetic:…" */
-    const char *type;        /* the type of most weight bytes: "Q4_1"; mixed files say "Q4_1 (mixed)" */
+    const char *arch; /* "llama" */
+    const char *name; /* general.name, or the file's stem, or "synthetic:…" */
+    const char *type; /* the type of most weight bytes: "Q4_1"; mixed files say "Q4_1 (mixed)" */
     int32_t n_layers, n_heads, n_kv_heads, head_dim, width, ffn, vocab, context;
     float eps, rope_base;
     bool tied_head, synthetic;
     int64_t n_params;
-    int64_t weight_bytes;    /* as stored; a tied head once */
+    int64_t weight_bytes;      /* as stored; a tied head once */
     int64_t step_weight_bytes; /* what one step of one row reads: without the embedding table unless it is the head */
-    uint64_t hash;           /* xxHash64 of the file's head, size and sampled content; of the recipe when synthetic */
+    uint64_t hash;             /* xxHash64 of the file's head, size and sampled content; of the recipe when synthetic */
 } dlab_model_info;
 
 /* spec: a path to a GGUF v3 file, or "synthetic:NAME" (random weights of fixed seed; `dlab list` has the names).
@@ -96,10 +96,10 @@ typedef struct dlab_engine dlab_engine;
 
 /* What the workload will need; sizes every buffer, so that no step allocates. */
 typedef struct {
-    int64_t max_seqs;       /* sequences alive at once */
-    int64_t max_tokens;     /* longest sequence, prompt and output together */
-    int64_t max_prompt;     /* longest prompt (rows that a step may have to take at once) */
-    int64_t max_logits;     /* rows of one step that may want logits; 0: max_seqs */
+    int64_t max_seqs;   /* sequences alive at once */
+    int64_t max_tokens; /* longest sequence, prompt and output together */
+    int64_t max_prompt; /* longest prompt (rows that a step may have to take at once) */
+    int64_t max_logits; /* rows of one step that may want logits; 0: max_seqs */
 } dlab_engine_needs;
 
 /* Checks the plan against the model first: DLAB_EIMPOSSIBLE says why it cannot work, DLAB_EOOM what was asked and what was
@@ -126,10 +126,10 @@ typedef struct {
     int64_t id;
     const int32_t *prompt; /* n_prompt ≥ 1 ids, copied */
     int64_t n_prompt;
-    int64_t max_new;       /* ≥ 1 */
-    int32_t eos;           /* stops the request when produced; −1: never */
-    uint64_t seed;         /* for sampling: token i of a request depends on (seed, i) alone */
-    int32_t primed;        /* handle of dlab_engine_prime, or −1 */
+    int64_t max_new; /* ≥ 1 */
+    int32_t eos;     /* stops the request when produced; −1: never */
+    uint64_t seed;   /* for sampling: token i of a request depends on (seed, i) alone */
+    int32_t primed;  /* handle of dlab_engine_prime, or −1 */
 } dlab_engine_request;
 
 typedef enum { DLAB_FINISH_NONE, DLAB_FINISH_LENGTH, DLAB_FINISH_EOS } dlab_finish;
@@ -142,15 +142,15 @@ typedef struct {
 
 typedef struct {
     int32_t n_tokens, n_admitted;
-    const dlab_step_token *tokens;   /* owned by the engine until the next step */
-    const int64_t *admitted;         /* ids of requests admitted in this step */
+    const dlab_step_token *tokens;                     /* owned by the engine until the next step */
+    const int64_t *admitted;                           /* ids of requests admitted in this step */
     int32_t rows, prefill_rows, decode_rows, pad_rows; /* rows = prefill + decode + pad. Rows that lead to a request's
                                                           first token are prefill, later ones (recomputed too) decode */
-    int32_t seqs;                    /* live sequences in the step */
-    int32_t slots;                   /* batch.size */
-    int32_t budget;                  /* rows that a step may have */
+    int32_t seqs;                                      /* live sequences in the step */
+    int32_t slots;                                     /* batch.size */
+    int32_t budget;                                    /* rows that a step may have */
     int64_t launches;
-    double bytes, kv_bytes, flops;   /* declared by the ops */
+    double bytes, kv_bytes, flops; /* declared by the ops */
     int64_t kv_reserved_bytes, kv_used_bytes;
 } dlab_step;
 
@@ -183,8 +183,8 @@ typedef struct {
     int64_t bytes_per_token; /* of one sequence, all layers */
 } dlab_kv_need;
 /* format: a name of kv.k. DLAB_EUSAGE if unknown or the product overflows. */
-dlab_status dlab_kv_plan(const char *k_format, const char *v_format, int64_t n_layers, int64_t n_kv_heads, int64_t head_dim,
-                         int64_t tokens, int64_t batch, dlab_kv_need *out, dlab_error *err);
+dlab_status dlab_kv_plan(const char *k_format, const char *v_format, int64_t n_layers, int64_t n_kv_heads,
+                         int64_t head_dim, int64_t tokens, int64_t batch, dlab_kv_need *out, dlab_error *err);
 /* What dlab_engine_create would allocate, by pool, without allocating. */
 dlab_status dlab_engine_estimate(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
                                  size_t bytes[DLAB_POOL_N], dlab_error *err);

@@ -33,7 +33,8 @@ static dlab_status product(step *s, dlab_buffer x, const dlab_matrix *w, dlab_bu
 }
 
 /* Activations are quantized once for all products that read them. */
-static dlab_status quantize_for(step *s, dlab_buffer x, int32_t n_rows, const dlab_matrix *const *w, size_t n, dlab_error *err)
+static dlab_status quantize_for(step *s, dlab_buffer x, int32_t n_rows, const dlab_matrix *const *w, size_t n,
+                                dlab_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         if (!takes_quantized(s, w[i])) continue;
@@ -47,16 +48,18 @@ static dlab_status attention(step *s, const dlab_layer_weights *w, int layer, dl
 {
     const dlab_model_info *info = s->c->info;
     int32_t n = s->n_rows;
-    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_STREAM), .w = w->attn_norm, .y = at(s, DLAB_BUFFER_NORM), .n_rows = n, .dim = info->width,
-        .eps = info->eps);
+    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_STREAM), .w = w->attn_norm, .y = at(s, DLAB_BUFFER_NORM), .n_rows = n,
+        .dim = info->width, .eps = info->eps);
     DLAB_TRY(quantize_for(s, DLAB_BUFFER_NORM, n, (const dlab_matrix *const[]){&w->q, &w->k, &w->v}, 3, err));
     DLAB_TRY(product(s, DLAB_BUFFER_NORM, &w->q, DLAB_BUFFER_Q, false, n, err));
     DLAB_TRY(product(s, DLAB_BUFFER_NORM, &w->k, DLAB_BUFFER_K, false, n, err));
     DLAB_TRY(product(s, DLAB_BUFFER_NORM, &w->v, DLAB_BUFFER_V, false, n, err));
-    RUN(s, rope, .x = at(s, DLAB_BUFFER_Q), .table = at(s, DLAB_BUFFER_ROPE), .desc = at(s, DLAB_BUFFER_DESC), .n_rows = n,
-        .n_heads = info->n_heads, .head_dim = info->head_dim, .rot_dim = info->head_dim, .norm = s->c->rope_norm);
-    RUN(s, rope, .x = at(s, DLAB_BUFFER_K), .table = at(s, DLAB_BUFFER_ROPE), .desc = at(s, DLAB_BUFFER_DESC), .n_rows = n,
-        .n_heads = info->n_kv_heads, .head_dim = info->head_dim, .rot_dim = info->head_dim, .norm = s->c->rope_norm);
+    RUN(s, rope, .x = at(s, DLAB_BUFFER_Q), .table = at(s, DLAB_BUFFER_ROPE), .desc = at(s, DLAB_BUFFER_DESC),
+        .n_rows = n, .n_heads = info->n_heads, .head_dim = info->head_dim, .rot_dim = info->head_dim,
+        .norm = s->c->rope_norm);
+    RUN(s, rope, .x = at(s, DLAB_BUFFER_K), .table = at(s, DLAB_BUFFER_ROPE), .desc = at(s, DLAB_BUFFER_DESC),
+        .n_rows = n, .n_heads = info->n_kv_heads, .head_dim = info->head_dim, .rot_dim = info->head_dim,
+        .norm = s->c->rope_norm);
     dlab_kv_view view;
     s->c->store->ops->view(s->c->store, layer, &view);
     RUN(s, kv_write, .k = at(s, DLAB_BUFFER_K), .v = at(s, DLAB_BUFFER_V), .desc = at(s, DLAB_BUFFER_DESC), .kv = view,
@@ -81,13 +84,13 @@ static dlab_status feed_forward(step *s, const dlab_layer_weights *w, dlab_error
 {
     const dlab_model_info *info = s->c->info;
     int32_t n = s->n_rows;
-    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_STREAM), .w = w->ffn_norm, .y = at(s, DLAB_BUFFER_NORM), .n_rows = n, .dim = info->width,
-        .eps = info->eps);
+    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_STREAM), .w = w->ffn_norm, .y = at(s, DLAB_BUFFER_NORM), .n_rows = n,
+        .dim = info->width, .eps = info->eps);
     DLAB_TRY(quantize_for(s, DLAB_BUFFER_NORM, n, (const dlab_matrix *const[]){&w->gate, &w->up}, 2, err));
     DLAB_TRY(product(s, DLAB_BUFFER_NORM, &w->gate, DLAB_BUFFER_GATE, false, n, err));
     DLAB_TRY(product(s, DLAB_BUFFER_NORM, &w->up, DLAB_BUFFER_UP, false, n, err));
-    RUN(s, swiglu, .gate = at(s, DLAB_BUFFER_GATE), .up = at(s, DLAB_BUFFER_UP), .out = at(s, DLAB_BUFFER_GATE), .n_rows = n,
-        .dim = info->ffn);
+    RUN(s, swiglu, .gate = at(s, DLAB_BUFFER_GATE), .up = at(s, DLAB_BUFFER_UP), .out = at(s, DLAB_BUFFER_GATE),
+        .n_rows = n, .dim = info->ffn);
     DLAB_TRY(quantize_for(s, DLAB_BUFFER_GATE, n, (const dlab_matrix *const[]){&w->down}, 1, err));
     return product(s, DLAB_BUFFER_GATE, &w->down, DLAB_BUFFER_STREAM, true, n, err);
 }
@@ -97,20 +100,21 @@ static dlab_status head_pass(step *s, int32_t first, int32_t n, dlab_want want, 
 {
     const dlab_forward_ctx *c = s->c;
     const dlab_model_info *info = c->info;
-    RUN(s, gather, .x = at(s, DLAB_BUFFER_STREAM), .out = at(s, DLAB_BUFFER_HEAD), .desc = at(s, DLAB_BUFFER_DESC), .first = first,
-        .n_logits = n, .dim = info->width);
-    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_HEAD), .w = c->weights->final_norm, .y = at(s, DLAB_BUFFER_HEAD), .n_rows = n,
-        .dim = info->width, .eps = info->eps);
+    RUN(s, gather, .x = at(s, DLAB_BUFFER_STREAM), .out = at(s, DLAB_BUFFER_HEAD), .desc = at(s, DLAB_BUFFER_DESC),
+        .first = first, .n_logits = n, .dim = info->width);
+    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_HEAD), .w = c->weights->final_norm, .y = at(s, DLAB_BUFFER_HEAD),
+        .n_rows = n, .dim = info->width, .eps = info->eps);
     DLAB_TRY(quantize_for(s, DLAB_BUFFER_HEAD, n, (const dlab_matrix *const[]){&c->weights->head}, 1, err));
     DLAB_TRY(product(s, DLAB_BUFFER_HEAD, &c->weights->head, DLAB_BUFFER_LOGITS, false, n, err));
     if (want == DLAB_WANT_SCORE) {
-        RUN(s, score, .logits = at(s, DLAB_BUFFER_LOGITS), .nll = at(s, DLAB_BUFFER_NLL), .top1 = at(s, DLAB_BUFFER_TOKENS),
-            .desc = at(s, DLAB_BUFFER_DESC), .first = first, .n_logits = n, .vocab = info->vocab);
+        RUN(s, score, .logits = at(s, DLAB_BUFFER_LOGITS), .nll = at(s, DLAB_BUFFER_NLL),
+            .top1 = at(s, DLAB_BUFFER_TOKENS), .desc = at(s, DLAB_BUFFER_DESC), .first = first, .n_logits = n,
+            .vocab = info->vocab);
     } else {
         RUN(s, sample, .logits = at(s, DLAB_BUFFER_LOGITS), .tokens = at(s, DLAB_BUFFER_TOKENS),
             .desc = at(s, DLAB_BUFFER_DESC), .work = at(s, DLAB_BUFFER_SAMPLE_SCRATCH), .first = first, .n_logits = n,
-            .vocab = info->vocab, .top_k = (int32_t)c->plan->plan.top_k, .temperature = (float)c->plan->plan.temperature,
-            .top_p = (float)c->plan->plan.top_p);
+            .vocab = info->vocab, .top_k = (int32_t)c->plan->plan.top_k,
+            .temperature = (float)c->plan->plan.temperature, .top_p = (float)c->plan->plan.top_p);
     }
     if (!s->logits) return DLAB_OK;
     size_t row = (size_t)info->vocab;
@@ -121,7 +125,8 @@ static dlab_status head_pass(step *s, int32_t first, int32_t n, dlab_want want, 
 dlab_status dlab_forward(const dlab_forward_ctx *c, const dlab_desc_head *desc, size_t desc_bytes, int32_t max_len,
                          dlab_want want, float *logits, dlab_op_cost *cost, dlab_error *err)
 {
-    step s = {.c = c, .rec = {.dev = c->dev, .desc = desc}, .n_rows = desc->n_rows, .max_len = max_len, .logits = logits};
+    step s = {
+        .c = c, .rec = {.dev = c->dev, .desc = desc}, .n_rows = desc->n_rows, .max_len = max_len, .logits = logits};
     DLAB_TRY(c->dev->ops->upload(c->dev, at(&s, DLAB_BUFFER_DESC), desc, desc_bytes, err));
     RUN(&s, embed, .table = c->weights->embedding, .desc = at(&s, DLAB_BUFFER_DESC), .out = at(&s, DLAB_BUFFER_STREAM),
         .n_rows = s.n_rows);

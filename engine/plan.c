@@ -5,10 +5,10 @@
 
 #include "engine/model/model.h"
 
-#define DEFAULT_CHUNK 512
+#define DEFAULT_CHUNK  512
 #define DEFAULT_BUDGET 2048
-#define HEAD_ROWS 64 /* rows that one pass of the output head takes at most: bounds the memory of the logits */
-#define FIRST_TOKENS 256 /* where a growing store starts */
+#define HEAD_ROWS      64  /* rows that one pass of the output head takes at most: bounds the memory of the logits */
+#define FIRST_TOKENS   256 /* where a growing store starts */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -72,15 +72,17 @@ static dlab_status resolve_limits(dlab_resolved *r, const dlab_model_info *info,
     dlab_plan *p = &r->plan;
     dlab_engine_needs *n = &r->needs;
     if (n->max_seqs < 1 || n->max_tokens < 1 || n->max_prompt < 1 || n->max_prompt > n->max_tokens) {
-        return DLAB_FAIL(err, DLAB_EINTERNAL, "engine: needs of %lld sequences, %lld tokens, prompt %lld", (long long)n->max_seqs,
-                         (long long)n->max_tokens, (long long)n->max_prompt);
+        return DLAB_FAIL(err, DLAB_EINTERNAL, "engine: needs of %lld sequences, %lld tokens, prompt %lld",
+                         (long long)n->max_seqs, (long long)n->max_tokens, (long long)n->max_prompt);
     }
     if (n->max_tokens > info->context) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "a sequence of %lld tokens (prompt, depth and output): the model's context is %d",
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "a sequence of %lld tokens (prompt, depth and output): the model's context is %d",
                          (long long)n->max_tokens, info->context);
     }
     if (p->kv_max_tokens > 0 && p->kv_max_tokens < n->max_tokens) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "kv.max_tokens: %lld is less than the longest sequence of the workload, %lld",
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "kv.max_tokens: %lld is less than the longest sequence of the workload, %lld",
                          (long long)p->kv_max_tokens, (long long)n->max_tokens);
     }
     if (p->kv_max_tokens == 0) p->kv_max_tokens = n->max_tokens;
@@ -89,7 +91,8 @@ static dlab_status resolve_limits(dlab_resolved *r, const dlab_model_info *info,
         if (p->batch_chunk == 0) p->batch_chunk = DEFAULT_CHUNK;
         if (p->batch_token_budget == 0) p->batch_token_budget = most(DEFAULT_BUDGET, p->batch_size);
         if (p->batch_token_budget < p->batch_size) {
-            return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "batch.token_budget: %lld rows a step cannot hold a decode step of batch.size %lld",
+            return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                             "batch.token_budget: %lld rows a step cannot hold a decode step of batch.size %lld",
                              (long long)p->batch_token_budget, (long long)p->batch_size);
         }
         r->max_rows = least(p->batch_token_budget, p->batch_size * least(p->batch_chunk, n->max_tokens));
@@ -98,7 +101,8 @@ static dlab_status resolve_limits(dlab_resolved *r, const dlab_model_info *info,
     if (p->batch_chunk > 0 || p->batch_token_budget > 0) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
                          "kv.store: %s keeps nothing between steps, so a prefix cannot be split: leave batch.chunk and "
-                         "batch.token_budget at 0", r->store->name);
+                         "batch.token_budget at 0",
+                         r->store->name);
     }
     r->max_rows = p->batch_size * n->max_tokens;
     return DLAB_OK;
@@ -113,12 +117,14 @@ static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
     r->max_logits = least(rows, most(r->needs.max_logits, r->plan.batch_size));
     r->head_rows = least(HEAD_ROWS, r->max_logits);
     size_t *b = r->bytes;
-    b[DLAB_BUFFER_DESC] = sizeof(dlab_desc_head) + (size_t)rows * sizeof(dlab_desc_row) +
-                          (size_t)r->plan.batch_size * (sizeof(dlab_desc_seq) + (size_t)r->store->max_segs * sizeof(dlab_desc_seg)) +
-                          (size_t)r->max_logits * sizeof(dlab_desc_logit);
+    b[DLAB_BUFFER_DESC] =
+        sizeof(dlab_desc_head) + (size_t)rows * sizeof(dlab_desc_row) +
+        (size_t)r->plan.batch_size * (sizeof(dlab_desc_seq) + (size_t)r->store->max_segs * sizeof(dlab_desc_seg)) +
+        (size_t)r->max_logits * sizeof(dlab_desc_logit);
     b[DLAB_BUFFER_ROPE] = mul(r->needs.max_tokens, info->head_dim, sizeof(float));
     b[DLAB_BUFFER_STREAM] = b[DLAB_BUFFER_NORM] = mul(rows, width, sizeof(float));
-    b[DLAB_BUFFER_QACT] = r->int8 ? mul(rows, (widest + DLAB_QACT_BLOCK - 1) / DLAB_QACT_BLOCK, sizeof(dlab_qact_block)) : 0;
+    b[DLAB_BUFFER_QACT] =
+        r->int8 ? mul(rows, (widest + DLAB_QACT_BLOCK - 1) / DLAB_QACT_BLOCK, sizeof(dlab_qact_block)) : 0;
     b[DLAB_BUFFER_Q] = b[DLAB_BUFFER_ATTN] = mul(rows, q, sizeof(float));
     b[DLAB_BUFFER_K] = b[DLAB_BUFFER_V] = mul(rows, kv, sizeof(float));
     b[DLAB_BUFFER_GATE] = b[DLAB_BUFFER_UP] = mul(rows, info->ffn, sizeof(float));
@@ -157,6 +163,11 @@ dlab_status dlab_engine_estimate(const dlab_plan *plan, const dlab_model *m, con
     memset(bytes, 0, DLAB_POOL_N * sizeof *bytes);
     DLAB_TRY(dlab_plan_resolve(plan, m, needs, &r, err));
     for (int i = 0; i < DLAB_BUFFER_N; i++) bytes[dlab_buffer_pool((dlab_buffer)i)] += r.bytes[i];
+    dlab_device_opts opts = {.threads = (int)r.plan.threads, .isa = r.plan.isa};
+    for (size_t i = 0; dlab_devices[i]; i++) {
+        if (strcmp(dlab_devices[i]->name, r.plan.device) == 0)
+            bytes[DLAB_POOL_SCRATCH] += dlab_devices[i]->own_bytes(&opts);
+    }
     bytes[DLAB_POOL_KV] = (size_t)r.store->bytes(&r.kv);
     bytes[DLAB_POOL_WEIGHTS] = r.weight_bytes;
     return DLAB_OK;

@@ -10,22 +10,22 @@
 
 /* Buffers of a step. name, pool */
 #define DLAB_BUFFER_LIST(X)                                                                                            \
-    X(DESC, ACTIVATIONS)     /* the step descriptor */                                                                 \
-    X(ROPE, ACTIVATIONS)     /* f32 [max_tokens, d/2, 2] */                                                            \
-    X(STREAM, ACTIVATIONS)   /* f32 [R, D] the residual stream */                                                      \
-    X(NORM, ACTIVATIONS)     /* f32 [R, D] */                                                                          \
-    X(QACT, ACTIVATIONS)     /* quantized activations [R, max(D, H·d, F)] */                                           \
-    X(Q, ACTIVATIONS)        /* f32 [R, H, d] */                                                                       \
-    X(K, ACTIVATIONS)        /* f32 [R, G, d] */                                                                       \
-    X(V, ACTIVATIONS)        /* f32 [R, G, d] */                                                                       \
-    X(ATTN, ACTIVATIONS)     /* f32 [R, H, d] */                                                                       \
-    X(GATE, ACTIVATIONS)     /* f32 [R, F] */                                                                          \
-    X(UP, ACTIVATIONS)       /* f32 [R, F] */                                                                          \
-    X(HEAD, ACTIVATIONS)     /* f32 [S, D]: logit rows, S a pass of the head */                                        \
-    X(LOGITS, ACTIVATIONS)   /* f32 [S, V] */                                                                          \
-    X(TOKENS, ACTIVATIONS)   /* i32 [L] sampled, or the most likely */                                                 \
-    X(NLL, ACTIVATIONS)      /* f64 [L] */                                                                             \
-    X(ATTN_SCRATCH, SCRATCH) /* what the attention kernel asks for */                                                  \
+    X(DESC, ACTIVATIONS)       /* the step descriptor */                                                               \
+    X(ROPE, ACTIVATIONS)       /* f32 [max_tokens, d/2, 2] */                                                          \
+    X(STREAM, ACTIVATIONS)     /* f32 [R, D] the residual stream */                                                    \
+    X(NORM, ACTIVATIONS)       /* f32 [R, D] */                                                                        \
+    X(QACT, ACTIVATIONS)       /* quantized activations [R, max(D, H·d, F)] */                                        \
+    X(Q, ACTIVATIONS)          /* f32 [R, H, d] */                                                                     \
+    X(K, ACTIVATIONS)          /* f32 [R, G, d] */                                                                     \
+    X(V, ACTIVATIONS)          /* f32 [R, G, d] */                                                                     \
+    X(ATTN, ACTIVATIONS)       /* f32 [R, H, d] */                                                                     \
+    X(GATE, ACTIVATIONS)       /* f32 [R, F] */                                                                        \
+    X(UP, ACTIVATIONS)         /* f32 [R, F] */                                                                        \
+    X(HEAD, ACTIVATIONS)       /* f32 [S, D]: logit rows, S a pass of the head */                                      \
+    X(LOGITS, ACTIVATIONS)     /* f32 [S, V] */                                                                        \
+    X(TOKENS, ACTIVATIONS)     /* i32 [L] sampled, or the most likely */                                               \
+    X(NLL, ACTIVATIONS)        /* f64 [L] */                                                                           \
+    X(ATTN_SCRATCH, SCRATCH)   /* what the attention kernel asks for */                                                \
     X(SAMPLE_SCRATCH, SCRATCH) /* [S, V] · 8 bytes, when sampling is not greedy */
 
 typedef enum {
@@ -36,16 +36,16 @@ typedef enum {
 } dlab_buffer;
 
 typedef struct {
-    dlab_plan plan;       /* effective */
+    dlab_plan plan; /* effective */
     dlab_engine_needs needs;
     const dlab_kv_store_ops *store;
     const dlab_batcher_ops *batcher;
     const dlab_attn_kernel *attention;
-    dlab_kv_config kv;    /* dev not set */
-    int64_t max_rows;     /* R */
-    int64_t max_logits;   /* L: rows of a step that may want logits */
-    int64_t head_rows;    /* S */
-    bool int8;            /* quantized weights meet quantized activations */
+    dlab_kv_config kv;  /* dev not set */
+    int64_t max_rows;   /* R */
+    int64_t max_logits; /* L: rows of a step that may want logits */
+    int64_t head_rows;  /* S */
+    bool int8;          /* quantized weights meet quantized activations */
     size_t bytes[DLAB_BUFFER_N];
     size_t weight_bytes;
 } dlab_resolved;

@@ -26,7 +26,8 @@ static dlab_status score_step(dlab_engine *e, int seq, int64_t from, double *nll
     if (top1) memcpy(top1 + skip, e->sampled, (size_t)n * sizeof *top1);
     if (!nll) return DLAB_OK;
     dlab_device *dev = e->fwd.dev;
-    DLAB_TRY(dev->ops->download(dev, nll + skip, (dlab_at){e->fwd.buf[DLAB_BUFFER_NLL], 0}, (size_t)n * sizeof *nll, err));
+    DLAB_TRY(
+        dev->ops->download(dev, nll + skip, (dlab_at){e->fwd.buf[DLAB_BUFFER_NLL], 0}, (size_t)n * sizeof *nll, err));
     return dev->ops->sync(dev, err);
 }
 
@@ -40,8 +41,8 @@ dlab_status dlab_engine_score(dlab_engine *e, const int32_t *ids, int64_t n, int
     if (dlab_engine_busy(e)) return DLAB_FAIL(err, DLAB_EINTERNAL, "score: the engine is busy with requests");
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= e->fwd.info->vocab) {
-            return DLAB_FAIL(err, DLAB_EUSAGE, "score: token %lld is %d, outside the vocabulary of %d", (long long)i, ids[i],
-                             e->fwd.info->vocab);
+            return DLAB_FAIL(err, DLAB_EUSAGE, "score: token %lld is %d, outside the vocabulary of %d", (long long)i,
+                             ids[i], e->fwd.info->vocab);
         }
     }
     int seq = dlab_engine_free_seq(e);

@@ -31,7 +31,8 @@ static void add_rows(builder *b, const dlab_slice *sl, int32_t seq_index)
     const dlab_seq *s = &e->batch.seqs[sl->seq];
     dlab_desc_head *d = e->desc;
     for (int32_t i = 0; i < sl->n_pad; i++) {
-        b->rows[d->n_rows++] = (dlab_desc_row){.k_slot = -1, .v_slot = -1, .pos = (int32_t)(sl->pad_pos + i), .seq = seq_index};
+        b->rows[d->n_rows++] =
+            (dlab_desc_row){.k_slot = -1, .v_slot = -1, .pos = (int32_t)(sl->pad_pos + i), .seq = seq_index};
     }
     for (int32_t i = 0; i < sl->n_rows; i++) {
         int64_t pos = sl->first + i;
@@ -57,7 +58,8 @@ static void add_slice(builder *b, const dlab_slice *sl)
     dlab_desc_head *d = e->desc;
     int64_t len = slice_len(sl);
     dlab_desc_seq *q = &b->seqs[d->n_seqs];
-    *q = (dlab_desc_seq){.row_begin = d->n_rows, .n_rows = sl->n_pad + sl->n_rows, .seg_begin = d->n_segs, .len = (int32_t)len};
+    *q = (dlab_desc_seq){
+        .row_begin = d->n_rows, .n_rows = sl->n_pad + sl->n_rows, .seg_begin = d->n_segs, .len = (int32_t)len};
     q->n_segs = e->fwd.store->ops->segments(e->fwd.store, sl->seq, len, b->segs + d->n_segs);
     d->n_segs += q->n_segs;
     add_rows(b, sl, d->n_seqs++);
@@ -100,8 +102,8 @@ dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, c
     int64_t rows = 0;
     for (int i = 0; i < n; i++) rows += slices[i].n_pad + slices[i].n_rows;
     if (rows > e->plan.max_rows || n > e->plan.plan.batch_size) {
-        return DLAB_FAIL(err, DLAB_EINTERNAL, "a step of %lld rows in %d slices, made for %lld in %lld", (long long)rows, n,
-                         (long long)e->plan.max_rows, (long long)e->plan.plan.batch_size);
+        return DLAB_FAIL(err, DLAB_EINTERNAL, "a step of %lld rows in %d slices, made for %lld in %lld",
+                         (long long)rows, n, (long long)e->plan.max_rows, (long long)e->plan.plan.batch_size);
     }
     builder b = begin_descriptor(e, slices, n, want, work);
     for (int i = 0; i < n; i++) add_slice(&b, &slices[i]);
@@ -125,7 +127,8 @@ dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, c
 dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq)
 {
     const dlab_seq *s = &e->batch.seqs[seq];
-    int64_t rows = dlab_seq_due(&e->batch, s), room = e->batch.chunk < e->batch.token_budget ? e->batch.chunk : e->batch.token_budget;
+    int64_t rows = dlab_seq_due(&e->batch, s),
+            room = e->batch.chunk < e->batch.token_budget ? e->batch.chunk : e->batch.token_budget;
     return (dlab_slice){.seq = seq, .first = s->n_ids - rows, .n_rows = (int32_t)(rows < room ? rows : room)};
 }
 
@@ -134,14 +137,17 @@ static dlab_status take_token(dlab_engine *e, int i, dlab_step_token *out, dlab_
     dlab_seq *s = &e->batch.seqs[e->logit_seq[i]];
     int32_t token = e->sampled[i];
     if (token < 0 || token >= e->fwd.info->vocab) {
-        return DLAB_FAIL(err, DLAB_EFORMAT,
-                         "request %lld: the logits of token %lld are not numbers: the model's weights or a kernel are broken",
-                         (long long)s->request, (long long)s->n_new);
+        return DLAB_FAIL(
+            err, DLAB_EFORMAT,
+            "request %lld: the logits of token %lld are not numbers: the model's weights or a kernel are broken",
+            (long long)s->request, (long long)s->n_new);
     }
     s->ids[s->n_ids++] = token;
     *out = (dlab_step_token){.request = s->request, .token = token, .index = (int32_t)s->n_new++};
-    if (s->eos >= 0 && token == s->eos) s->finish = DLAB_FINISH_EOS;
-    else if (s->n_new == s->max_new) s->finish = DLAB_FINISH_LENGTH;
+    if (s->eos >= 0 && token == s->eos)
+        s->finish = DLAB_FINISH_EOS;
+    else if (s->n_new == s->max_new)
+        s->finish = DLAB_FINISH_LENGTH;
     out->finish = s->finish;
     return DLAB_OK;
 }
@@ -155,7 +161,9 @@ static int live_seqs(const dlab_engine *e, const dlab_slice *slices, int n)
 
 dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
 {
-    *out = (dlab_step){.tokens = e->tokens, .admitted = e->batch.admitted, .slots = (int32_t)e->plan.plan.batch_size,
+    *out = (dlab_step){.tokens = e->tokens,
+                       .admitted = e->batch.admitted,
+                       .slots = (int32_t)e->plan.plan.batch_size,
                        .budget = (int32_t)e->plan.plan.batch_token_budget};
     e->batch.n_admitted = 0;
     uint64_t launches = e->fwd.dev->ops->launches(e->fwd.dev);

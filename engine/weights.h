@@ -12,7 +12,7 @@ typedef struct {
 } dlab_layer_weights;
 
 typedef struct {
-    dlab_buf mapping; /* every tensor, imported in place */
+    dlab_buf mapping;            /* every tensor, imported in place */
     dlab_matrix embedding, head; /* [V, D]; the same when tied */
     dlab_at final_norm;
     dlab_layer_weights *layers;

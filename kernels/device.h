@@ -20,11 +20,14 @@ typedef struct {
     const char *name, *summary;
     dlab_status (*create)(const dlab_device_opts *opts, dlab_device **out, dlab_error *err);
     void (*destroy)(dlab_device *dev);
+    /* Bytes of the scratch pool that the device takes for itself at creation: lists, staging, threads' scratch. */
+    size_t (*own_bytes)(const dlab_device_opts *opts);
     dlab_status (*alloc)(dlab_device *dev, dlab_pool pool, size_t bytes, dlab_buf *out, dlab_error *err);
     void (*free)(dlab_device *dev, dlab_pool pool, dlab_buf buf);
     /* Read-only host memory (a mapped model file) that ops may use in place for as long as it stays mapped; charged to
      * the pool. Undone by `free`. */
-    dlab_status (*import)(dlab_device *dev, dlab_pool pool, const void *host, size_t bytes, dlab_buf *out, dlab_error *err);
+    dlab_status (*import)(dlab_device *dev, dlab_pool pool, const void *host, size_t bytes, dlab_buf *out,
+                          dlab_error *err);
     /* Brings a weight into the layout the device's products want; the same matrix back where it is used as stored. */
     dlab_status (*pack)(dlab_device *dev, const dlab_matrix *in, dlab_matrix *out, dlab_error *err);
     dlab_status (*upload)(dlab_device *dev, dlab_at dst, const void *src, size_t bytes, dlab_error *err);

@@ -39,7 +39,7 @@ typedef struct {
 } dlab_desc_head;
 
 typedef struct {
-    int64_t k_slot, v_slot; /* where K and V of KV head 0 go, bytes from the layer's base; −1: write nothing */
+    int64_t k_slot, v_slot;  /* where K and V of KV head 0 go, bytes from the layer's base; −1: write nothing */
     int32_t token, pos, seq; /* seq: index among the step's sequences */
     int32_t unused;
 } dlab_desc_row;
@@ -62,10 +62,22 @@ typedef struct {
 } dlab_desc_logit;
 
 #define DLAB_DESC_ARRAY(desc, type, field) ((const type *)((const char *)(desc) + (desc)->field))
-static inline const dlab_desc_row *dlab_desc_rows(const dlab_desc_head *d) { return DLAB_DESC_ARRAY(d, dlab_desc_row, row_off); }
-static inline const dlab_desc_seq *dlab_desc_seqs(const dlab_desc_head *d) { return DLAB_DESC_ARRAY(d, dlab_desc_seq, seq_off); }
-static inline const dlab_desc_seg *dlab_desc_segs(const dlab_desc_head *d) { return DLAB_DESC_ARRAY(d, dlab_desc_seg, seg_off); }
-static inline const dlab_desc_logit *dlab_desc_logits(const dlab_desc_head *d) { return DLAB_DESC_ARRAY(d, dlab_desc_logit, logit_off); }
+static inline const dlab_desc_row *dlab_desc_rows(const dlab_desc_head *d)
+{
+    return DLAB_DESC_ARRAY(d, dlab_desc_row, row_off);
+}
+static inline const dlab_desc_seq *dlab_desc_seqs(const dlab_desc_head *d)
+{
+    return DLAB_DESC_ARRAY(d, dlab_desc_seq, seq_off);
+}
+static inline const dlab_desc_seg *dlab_desc_segs(const dlab_desc_head *d)
+{
+    return DLAB_DESC_ARRAY(d, dlab_desc_seg, seg_off);
+}
+static inline const dlab_desc_logit *dlab_desc_logits(const dlab_desc_head *d)
+{
+    return DLAB_DESC_ARRAY(d, dlab_desc_logit, logit_off);
+}
 
 /* ---- weights and the cache, as ops see them ---------------------------------------------------------------------- */
 
@@ -94,7 +106,7 @@ typedef struct {
 } dlab_qact_block;
 
 /* Splits of attention over the length of a sequence: fixed, so that results do not depend on threads or neighbours. */
-#define DLAB_ATTN_PIECE 256
+#define DLAB_ATTN_PIECE      256
 #define DLAB_ATTN_SPLIT_ROWS 64 /* steps of at most so many rows spread the pieces over the team */
 
 /* Bytes of attn_fused's partials for steps of at most max_rows rows and sequences of at most max_len tokens. */

@@ -104,7 +104,7 @@ static dlab_status put_or_link(const dlab_h5_out *o, hid_t runs, const dlab_run 
     snprintf(row->status, sizeof row->status, "%s", dlab_run_status_text(run->status));
     if (!link || !run->key[0] || strlen(relative_part(part)) >= sizeof row->file || !dlab_file_exists(part))
         return dlab_record_put_run(o, runs, name, run, err);
-    snprintf(row->file, sizeof row->file, "%s", relative_part(part));
+    snprintf(row->file, sizeof row->file, "%.*s", (int)sizeof row->file - 1, relative_part(part));
     return dlab_h5_put_link(o, runs, name, row->file, "/runs/0000", err);
 }
 

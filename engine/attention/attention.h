@@ -6,8 +6,8 @@
 
 typedef struct {
     int32_t n_heads, head_dim;
-    int64_t max_rows;   /* rows of a step */
-    int64_t max_len;    /* tokens of a sequence */
+    int64_t max_rows; /* rows of a step */
+    int64_t max_len;  /* tokens of a sequence */
 } dlab_attn_shape;
 
 typedef struct {

@@ -37,14 +37,14 @@ typedef struct dlab_queued {
 typedef struct {
     dlab_seq *seqs;
     int n_seqs;
-    dlab_queued *head, *tail, *spare; /* waiting requests in order of arrival; spare nodes */
-    bool retains;                     /* the store keeps K and V */
+    dlab_queued *head, *tail, *spare;        /* waiting requests in order of arrival; spare nodes */
+    bool retains;                            /* the store keeps K and V */
     int64_t batch_size, token_budget, chunk; /* effective: rows a step, rows of a sequence a step */
-    bool pad;                         /* batch.padding: compute */
-    int64_t *admitted;                /* [batch_size] requests admitted in this step */
+    bool pad;                                /* batch.padding: compute */
+    int64_t *admitted;                       /* [batch_size] requests admitted in this step */
     int n_admitted;
-    dlab_status (*open)(void *ctx, int seq);  /* gives a sequence its place */
-    void (*close)(void *ctx, int seq);        /* takes it back, or rewinds a primed one */
+    dlab_status (*open)(void *ctx, int seq); /* gives a sequence its place */
+    void (*close)(void *ctx, int seq);       /* takes it back, or rewinds a primed one */
     void *ctx;
 } dlab_batch_state;
 

@@ -25,7 +25,8 @@ int64_t dlab_kv_format_bytes(const dlab_kv_format *f, int64_t head_dim)
     return (int64_t)dlab_dtype_bytes(f->dtype, head_dim);
 }
 
-static dlab_status need_of(const char *format, int64_t per_bytes_factor, int64_t head_dim, int64_t *out, dlab_error *err)
+static dlab_status need_of(const char *format, int64_t per_bytes_factor, int64_t head_dim, int64_t *out,
+                           dlab_error *err)
 {
     const dlab_kv_format *f = dlab_kv_format_find(format);
     if (!f) return DLAB_FAIL(err, DLAB_EUSAGE, "KV format '%s' is not one of this version's: see `dlab list`", format);
@@ -50,7 +51,7 @@ dlab_status dlab_kv_plan(const char *k_format, const char *v_format, int64_t n_l
     }
     DLAB_TRY(need_of(k_format, all, head_dim, &out->k_bytes, err));
     DLAB_TRY(need_of(v_format, all, head_dim, &out->v_bytes, err));
-    int64_t k_token, v_token;
+    int64_t k_token = 0, v_token = 0;
     DLAB_TRY(need_of(k_format, vectors, head_dim, &k_token, err));
     DLAB_TRY(need_of(v_format, vectors, head_dim, &v_token, err));
     if (__builtin_add_overflow(out->k_bytes, out->v_bytes, &out->total_bytes) ||

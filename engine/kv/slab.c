@@ -68,7 +68,8 @@ void dlab_kv_slab_close(dlab_kv_store *s, int seq) { ((dlab_kv_slab *)s)->live[s
 void dlab_kv_slab_set_live(dlab_kv_store *s, int seq, int64_t len) { ((dlab_kv_slab *)s)->live[seq] = len; }
 
 /* Copies every live row of one head from the old slab to the new one: one copy a (layer, sequence, head). */
-static dlab_status copy_live(dlab_kv_slab *s, dlab_buf to, dlab_buf from, int64_t new_cap, int64_t bytes, dlab_error *err)
+static dlab_status copy_live(dlab_kv_slab *s, dlab_buf to, dlab_buf from, int64_t new_cap, int64_t bytes,
+                             dlab_error *err)
 {
     dlab_device *dev = s->cfg.dev;
     int64_t seqs = s->cfg.max_seqs, heads = s->cfg.n_kv_heads;
@@ -154,7 +155,8 @@ void dlab_kv_slab_view(const dlab_kv_store *base, int layer, dlab_kv_view *out)
 void dlab_kv_slab_stats(const dlab_kv_store *base, dlab_kv_stats *out)
 {
     const dlab_kv_slab *s = (const dlab_kv_slab *)base;
-    int64_t per_token = s->layers * s->cfg.n_kv_heads * (token_bytes(s->cfg.k, &s->cfg) + token_bytes(s->cfg.v, &s->cfg));
+    int64_t per_token =
+        s->layers * s->cfg.n_kv_heads * (token_bytes(s->cfg.k, &s->cfg) + token_bytes(s->cfg.v, &s->cfg));
     *out = (dlab_kv_stats){.pool_bytes = (int64_t)(s->k.bytes + s->v.bytes), .n_growths = s->n_growths};
     for (int64_t i = 0; i < s->cfg.max_seqs; i++) {
         if (s->live[i] < 0) continue;

@@ -23,8 +23,8 @@ typedef struct dlab_kv_store dlab_kv_store;
 
 typedef struct {
     const char *name, *summary;
-    bool retains;  /* false: K and V are gone after the step, so the whole prefix is submitted again */
-    int max_segs;  /* segments that one sequence may have */
+    bool retains; /* false: K and V are gone after the step, so the whole prefix is submitted again */
+    int max_segs; /* segments that one sequence may have */
     /* Bytes of the pool that create will allocate. */
     int64_t (*bytes)(const dlab_kv_config *cfg);
     dlab_status (*create)(const dlab_kv_config *cfg, dlab_kv_store **out, dlab_error *err);
@@ -62,7 +62,7 @@ typedef struct {
     int32_t layers; /* layers held at once */
     int64_t cap;    /* tokens a sequence */
     dlab_buf k, v;
-    int64_t *live;  /* [max_seqs] live tokens; −1: closed */
+    int64_t *live; /* [max_seqs] live tokens; −1: closed */
     int64_t n_growths;
 } dlab_kv_slab;
 

@@ -10,7 +10,7 @@
 static void give_up(dlab_outlook *o, dlab_status status, const char *reason)
 {
     o->status = status;
-    snprintf(o->reason, sizeof o->reason, "%s", reason);
+    snprintf(o->reason, sizeof o->reason, "%.*s", (int)sizeof o->reason - 1, reason);
 }
 
 static void estimate(const dlab_point *p, const dlab_model *model, dlab_outlook *o)

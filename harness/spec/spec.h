@@ -11,24 +11,24 @@
 
 /* `workload:` — what the engine is asked to do. Sweepable. */
 typedef struct {
-    const char *kind;  /* "batch": all requests arrive at once */
-    int64_t requests;  /* 0: batch.size */
-    int64_t prompt;    /* tokens measured as prefill; 0 only with depth > 0 */
-    int64_t output;    /* tokens produced; ≥ 1 */
-    int64_t depth;     /* tokens already in the cache, prefilled once and not timed */
-    bool ragged;       /* prompt lengths spread evenly over [prompt/2, prompt] instead of equal */
-    bool ignore_eos;   /* default true: exact output lengths */
-    int64_t seed;      /* of the prompts' token ids */
+    const char *kind; /* "batch": all requests arrive at once */
+    int64_t requests; /* 0: batch.size */
+    int64_t prompt;   /* tokens measured as prefill; 0 only with depth > 0 */
+    int64_t output;   /* tokens produced; ≥ 1 */
+    int64_t depth;    /* tokens already in the cache, prefilled once and not timed */
+    bool ragged;      /* prompt lengths spread evenly over [prompt/2, prompt] instead of equal */
+    bool ignore_eos;  /* default true: exact output lengths */
+    int64_t seed;     /* of the prompts' token ids */
 } dlab_workload;
 
 /* `measure:` — how. Not sweepable. */
 typedef struct {
-    int64_t repeats, warmup;   /* warmup: runs of the measured shape before each point's first repeat */
-    const char *order;         /* interleaved (a round over all points a repeat), grouped, random */
-    int64_t seed;              /* of the random order */
-    int64_t time_limit_ns;     /* a run; 0: none */
-    int64_t hang_timeout_ns;   /* no answer from a worker */
-    int64_t memory_sample_ns;  /* 0: at each step */
+    int64_t repeats, warmup;         /* warmup: runs of the measured shape before each point's first repeat */
+    const char *order;               /* interleaved (a round over all points a repeat), grouped, random */
+    int64_t seed;                    /* of the random order */
+    int64_t time_limit_ns;           /* a run; 0: none */
+    int64_t hang_timeout_ns;         /* no answer from a worker */
+    int64_t memory_sample_ns;        /* 0: at each step */
     int64_t ppl_chunks, ppl_context; /* quality pass on the point's first repeat, on the bundled text; 0: none */
     char ppl_text[DLAB_PARAM_STR];   /* "" : the bundled text */
 } dlab_measure;
@@ -42,7 +42,7 @@ typedef struct {
     char model[DLAB_PARAM_STR];
     dlab_settings axes; /* swept keys and this point's values */
     char label[160];
-    char skip[512];     /* why the combination cannot work, when the file alone tells; else "" */
+    char skip[512]; /* why the combination cannot work, when the file alone tells; else "" */
 } dlab_point;
 
 typedef struct {

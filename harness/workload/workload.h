@@ -6,10 +6,10 @@
 
 typedef struct {
     int64_t n;
-    int32_t *ids;      /* [Σ (depth + prompt)] */
-    int64_t *offset;   /* [n] of a request's first id (its depth tokens, then its prompt) */
+    int32_t *ids;                     /* [Σ (depth + prompt)] */
+    int64_t *offset;                  /* [n] of a request's first id (its depth tokens, then its prompt) */
     int64_t *depth, *prompt, *output; /* [n] tokens */
-    uint64_t *seed;    /* [n] for sampling */
+    uint64_t *seed;                   /* [n] for sampling */
 } dlab_requests;
 
 /* batch_size: the plan's, used when workload.requests is 0. vocab: ids are drawn from [0, vocab), control ids excepted by

@@ -1,8 +1,8 @@
 /* The device `cpu`: commands are listed as they are submitted and run in one go at `sync`, by all threads of a team.
  * Every thread walks the list; the tasks of a phase are claimed from a counter, and all meet before the next phase.
  *
- * The list, the staging area for uploads and the threads' scratch are of fixed size, made with the device and not
- * charged to its pools; scratch grows only for an op larger than any before it. When the list or the staging area is
+ * The list, the staging area for uploads and the threads' scratch are made with the device, from its scratch pool;
+ * scratch grows only for an op larger than any before it. When the list or the staging area is
  * full, what is listed runs early, which nobody can tell from the outside. */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -48,6 +48,8 @@ typedef struct {
     size_t scratch_bytes; /* a thread */
     uint64_t n_launches;
 } cpu_device;
+
+#define COMMAND_BYTES (MAX_COMMANDS * sizeof(command))
 
 static cpu_device *self(dlab_device *dev) { return (cpu_device *)dev; }
 
@@ -121,11 +123,12 @@ static dlab_status grow_scratch(cpu_device *d, size_t bytes, dlab_error *err)
 {
     bytes = (bytes + 4095) / 4096 * 4096;
     const size_t n = (size_t)dlab_team_size(d->team);
-    char *bigger = bytes <= SIZE_MAX / n ? aligned_alloc(ALIGNMENT, bytes * n) : NULL;
-    if (!bigger)
-        return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu bytes of scratch for each of %zu threads", bytes, n);
+    void *bigger = NULL;
+    if (bytes > SIZE_MAX / n)
+        return DLAB_FAIL(err, DLAB_EOOM, "%zu bytes of scratch for each of %zu threads", bytes, n);
+    DLAB_TRY(dlab_mem_alloc(d->mem.mem, DLAB_POOL_SCRATCH, bytes * n, 0, &bigger, err));
     run_list(d);
-    free(d->scratch);
+    dlab_mem_free(d->mem.mem, DLAB_POOL_SCRATCH, d->scratch, d->scratch_bytes * n);
     d->scratch = bigger;
     d->scratch_bytes = bytes;
     return DLAB_OK;
@@ -160,10 +163,11 @@ static void cpu_destroy(dlab_device *dev)
 {
     if (!dev) return;
     cpu_device *d = self(dev);
+    const size_t n = d->team ? (size_t)dlab_team_size(d->team) : 0;
     dlab_team_destroy(d->team);
-    free(d->scratch);
-    free(d->staging);
-    free(d->commands);
+    dlab_mem_free(d->mem.mem, DLAB_POOL_SCRATCH, d->scratch, d->scratch_bytes * n);
+    dlab_mem_free(d->mem.mem, DLAB_POOL_SCRATCH, d->staging, STAGING_BYTES);
+    dlab_mem_free(d->mem.mem, DLAB_POOL_SCRATCH, d->commands, COMMAND_BYTES);
     dlab_host_mem_clear(&d->mem);
     free(d);
 }
@@ -178,17 +182,21 @@ static dlab_status cpu_create(const dlab_device_opts *opts, dlab_device **out, d
     dlab_status st;
     DLAB_TRY_DONE(st, pick_isa(d, opts->isa, err));
     DLAB_TRY_DONE(st, dlab_team_create(opts->threads, &d->team, err));
-    d->commands = malloc(MAX_COMMANDS * sizeof *d->commands);
-    d->staging = malloc(STAGING_BYTES);
-    if (!d->commands || !d->staging) {
-        st = DLAB_FAIL(err, DLAB_EOOM, "no memory for the cpu device's list of commands");
-        goto done;
-    }
+    void *memory = NULL;
+    DLAB_TRY_DONE(st, dlab_mem_alloc(opts->mem, DLAB_POOL_SCRATCH, COMMAND_BYTES, 0, &memory, err));
+    d->commands = memory;
+    DLAB_TRY_DONE(st, dlab_mem_alloc(opts->mem, DLAB_POOL_SCRATCH, STAGING_BYTES, 0, &memory, err));
+    d->staging = memory;
     DLAB_TRY_DONE(st, grow_scratch(d, SCRATCH_BYTES, err));
     *out = &d->base;
 done:
     if (st != DLAB_OK) cpu_destroy(&d->base);
     return st;
+}
+
+static size_t cpu_own_bytes(const dlab_device_opts *opts)
+{
+    return COMMAND_BYTES + STAGING_BYTES + (size_t)opts->threads * SCRATCH_BYTES;
 }
 
 /* ---- memory ---- */
@@ -288,6 +296,7 @@ const dlab_device_ops dlab_device_cpu = {
     .summary = "this machine's CPU, with the best instruction set it has (isa) and a team of threads",
     .create = cpu_create,
     .destroy = cpu_destroy,
+    .own_bytes = cpu_own_bytes,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .import = cpu_import,

@@ -27,7 +27,8 @@ DLAB_INLINE size_t q_tile_bytes(int64_t k)
 DLAB_INLINE q_tile q_tile_at(uint8_t *scratch, int64_t k)
 {
     const size_t n_blocks = (size_t)(k / 32);
-    q_tile t = {.low = scratch};
+    q_tile t;
+    t.low = scratch;
     t.high = t.low + n_blocks * NIBBLE_TILE_BYTES;
     t.d = (float *)(void *)(t.high + n_blocks * NIBBLE_TILE_BYTES);
     t.m = t.d + n_blocks * VF;

@@ -296,11 +296,14 @@ static const char *guard_variant(const dlab_device *dev)
     return d->inner->ops->variant(d->inner);
 }
 
+static size_t guard_own_bytes(const dlab_device_opts *opts) { return dlab_device_cpu.own_bytes(opts); }
+
 const dlab_device_ops dlab_device_guard = {
     .name = "guard",
     .summary = "the CPU's kernels with all memory closed but an op's declared operands, for tests",
     .create = guard_create,
     .destroy = guard_destroy,
+    .own_bytes = guard_own_bytes,
     .alloc = guard_alloc,
     .free = guard_free,
     .import = guard_import,

@@ -91,11 +91,18 @@ static const char *ref_variant(const dlab_device *dev)
     return "ref";
 }
 
+static size_t ref_own_bytes(const dlab_device_opts *opts)
+{
+    (void)opts;
+    return 0;
+}
+
 const dlab_device_ops dlab_device_ref = {
     .name = "ref",
     .summary = "the oracle: plain kernels in double precision on one thread, for tests",
     .create = ref_create,
     .destroy = ref_destroy,
+    .own_bytes = ref_own_bytes,
     .alloc = ref_alloc,
     .free = ref_free,
     .import = ref_import,

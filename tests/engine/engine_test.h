@@ -14,7 +14,7 @@
 
 #define OK(expr)                                                                                                       \
     do {                                                                                                               \
-        dlab_error err_ = {0}, *err __attribute__((unused)) = &err_;                                                                          \
+        dlab_error err_ = {0}, *err __attribute__((unused)) = &err_;                                                   \
         ck_assert_msg((expr) == DLAB_OK, "%s: %s", #expr, err_.msg);                                                   \
     } while (0)
 
@@ -36,7 +36,8 @@ static inline dlab_model *open_model(const char *spec)
     return m;
 }
 
-static inline dlab_engine *open_engine(const dlab_model *m, const char *sets, int64_t seqs, int64_t tokens, int64_t logits)
+static inline dlab_engine *open_engine(const dlab_model *m, const char *sets, int64_t seqs, int64_t tokens,
+                                       int64_t logits)
 {
     dlab_plan p = plan_of(sets);
     dlab_engine_needs needs = {.max_seqs = seqs, .max_tokens = tokens, .max_prompt = tokens, .max_logits = logits};

@@ -30,7 +30,8 @@ void *realloc(void *p, size_t n)
 
 static void submit(dlab_engine *e, int64_t id, const int32_t *prompt, int64_t n, int64_t max_new, int32_t primed)
 {
-    dlab_engine_request r = {.id = id, .prompt = prompt, .n_prompt = n, .max_new = max_new, .eos = -1, .seed = 5, .primed = primed};
+    dlab_engine_request r = {
+        .id = id, .prompt = prompt, .n_prompt = n, .max_new = max_new, .eos = -1, .seed = 5, .primed = primed};
     OK(dlab_engine_submit(e, &r, err));
 }
 
@@ -98,9 +99,16 @@ END_TEST
 START_TEST(padding_and_neighbours_do_not_change_a_token)
 {
     static const char *const plans[] = {
-        "batch.size=1", "batch.size=4", "batch.size=4 batch.padding=skip", "batch.size=4 batch.chunk=3",
-        "batch.size=4 batch.token_budget=5", "batch.size=4 kv.store=none", "batch.size=3 kv.store=none batch.padding=skip",
-        "batch.size=4 kv.growth=double", "batch.size=2 device=guard", "batch.size=2 device=guard kv.store=none",
+        "batch.size=1",
+        "batch.size=4",
+        "batch.size=4 batch.padding=skip",
+        "batch.size=4 batch.chunk=3",
+        "batch.size=4 batch.token_budget=5",
+        "batch.size=4 kv.store=none",
+        "batch.size=3 kv.store=none batch.padding=skip",
+        "batch.size=4 kv.growth=double",
+        "batch.size=2 device=guard",
+        "batch.size=2 device=guard kv.store=none",
     };
     dlab_model *m = open_model("synthetic:tiny");
     outcome want = {0};
@@ -124,7 +132,8 @@ END_TEST
 START_TEST(none_recomputes_everything_and_its_flops_say_so)
 {
     dlab_model *m = open_model("synthetic:tiny");
-    dlab_engine *cached = open_engine(m, "kv.store=contiguous", 1, 64, 0), *none = open_engine(m, "kv.store=none", 1, 64, 0);
+    dlab_engine *cached = open_engine(m, "kv.store=contiguous", 1, 64, 0),
+                *none = open_engine(m, "kv.store=none", 1, 64, 0);
     submit(cached, 0, PROMPT, 20, 5, -1);
     submit(none, 0, PROMPT, 20, 5, -1);
     outcome a = run_all(cached), b = run_all(none);
@@ -199,7 +208,8 @@ START_TEST(sampling_depends_on_the_seed_alone)
     static const char *const plans[] = {"batch.size=1", "batch.size=4 threads=3", "batch.size=4 kv.store=none"};
     for (int p = 0; p < 3; p++) {
         char sets[160];
-        snprintf(sets, sizeof sets, "sample.temperature=1 sample.top_p=0.9 sample.top_k=50 kv.k=f32 kv.v=f32 %s", plans[p]);
+        snprintf(sets, sizeof sets, "sample.temperature=1 sample.top_p=0.9 sample.top_k=50 kv.k=f32 kv.v=f32 %s",
+                 plans[p]);
         dlab_engine *e = open_engine(m, sets, 4, 64, 0);
         for (int i = 0; i < 4; i++) submit(e, i, PROMPT + i, 6, 20, -1);
         outcome got = run_all(e);
@@ -263,7 +273,8 @@ static void refuses(const dlab_model *m, const char *sets, int64_t tokens, dlab_
     dlab_engine *e = NULL;
     dlab_error err = {0};
     dlab_status st = dlab_engine_create(&p, m, &needs, &e, &err);
-    ck_assert_msg(st == want && strstr(err.msg, word), "%s: status %s, message '%s'", sets, dlab_status_name(st), err.msg);
+    ck_assert_msg(st == want && strstr(err.msg, word), "%s: status %s, message '%s'", sets, dlab_status_name(st),
+                  err.msg);
     ck_assert_ptr_null(e);
 }
 
@@ -308,8 +319,12 @@ END_TEST
 
 START_TEST(the_estimate_is_what_the_pools_measure)
 {
-    static const char *const plans[] = {"", "kv.store=none", "attention.kernel=unfused batch.size=2", "compute=f32 kv.k=f32",
-                                        "sample.temperature=1", "kv.max_tokens=100"};
+    static const char *const plans[] = {"",
+                                        "kv.store=none",
+                                        "attention.kernel=unfused batch.size=2",
+                                        "compute=f32 kv.k=f32",
+                                        "sample.temperature=1",
+                                        "kv.max_tokens=100"};
     dlab_model *m = open_model("synthetic:tiny-q4");
     const dlab_model_info *info = dlab_model_get_info(m);
     for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
@@ -322,7 +337,8 @@ START_TEST(the_estimate_is_what_the_pools_measure)
         dlab_engine_memory(e, &got);
         for (int i = 0; i < DLAB_POOL_N; i++) {
             ck_assert_msg(got.pool[i].used_bytes >= want[i] && got.pool[i].used_bytes <= want[i] + 64 * 24,
-                          "%s: pool %s holds %zu, estimated %zu", plans[p], dlab_pool_name((dlab_pool)i), got.pool[i].used_bytes, want[i]);
+                          "%s: pool %s holds %zu, estimated %zu", plans[p], dlab_pool_name((dlab_pool)i),
+                          got.pool[i].used_bytes, want[i]);
         }
         dlab_engine_destroy(e);
     }

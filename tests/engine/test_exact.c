@@ -57,8 +57,8 @@ START_TEST(stores_kernels_and_isas_agree_with_the_oracle)
             for (size_t i = 0; dlab_isa_list[i]; i++) {
                 if (!dlab_isa_supported(dlab_isa_list[i])) continue;
                 char sets[256];
-                snprintf(sets, sizeof sets, F32 "kv.store=%s attention.kernel=%s isa=%s threads=2", dlab_kv_stores[s]->name,
-                         dlab_attn_kernels[a]->name, dlab_isa_list[i]);
+                snprintf(sets, sizeof sets, F32 "kv.store=%s attention.kernel=%s isa=%s threads=2",
+                         dlab_kv_stores[s]->name, dlab_attn_kernels[a]->name, dlab_isa_list[i]);
                 float *got = logits_of(m, sets, ids, N);
                 assert_close(want, got, N, vocab, sets);
                 free(got);
@@ -75,10 +75,14 @@ END_TEST
 START_TEST(threads_chunks_growth_and_devices_give_the_same_bits)
 {
     static const char *const variants[] = {
-        "threads=1", "threads=2", "threads=3", "threads=7", "batch.chunk=1", "batch.chunk=3", "batch.chunk=64",
-        "batch.chunk=255", "batch.chunk=257", "kv.growth=double batch.chunk=40", "kv.max_tokens=1000",
-        "batch.token_budget=17", "device=guard", "device=guard batch.chunk=100 threads=2", "kv.store=none",
-        "kv.store=none device=guard",
+        "threads=1",          "threads=2",
+        "threads=3",          "threads=7",
+        "batch.chunk=1",      "batch.chunk=3",
+        "batch.chunk=64",     "batch.chunk=255",
+        "batch.chunk=257",    "kv.growth=double batch.chunk=40",
+        "kv.max_tokens=1000", "batch.token_budget=17",
+        "device=guard",       "device=guard batch.chunk=100 threads=2",
+        "kv.store=none",      "kv.store=none device=guard",
     };
     dlab_model *m = open_model(models[_i]);
     size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
@@ -108,8 +112,8 @@ END_TEST
 /* Quantized compute and formats are not exact, yet neighbours, threads and chunks must not show in them either. */
 START_TEST(quantized_paths_give_the_same_bits_whatever_the_schedule)
 {
-    static const char *const variants[] = {"threads=3", "batch.chunk=5", "batch.chunk=256 threads=2", "kv.store=none",
-                                           "device=guard", "kv.growth=double"};
+    static const char *const variants[] = {"threads=3",     "batch.chunk=5", "batch.chunk=256 threads=2",
+                                           "kv.store=none", "device=guard",  "kv.growth=double"};
     dlab_model *m = open_model("synthetic:tiny-q4");
     size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
     int32_t ids[N];

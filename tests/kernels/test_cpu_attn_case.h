@@ -121,7 +121,7 @@ static inline attn_setup attn_setup_case(lab *l, const attn_case *c, int only)
     }
     if (u.max_len == 0) u.max_len = longest;
     u.n_rows = only < 0 ? rows : 1;
-    u.row_visible = calloc((size_t)rows, sizeof(int));
+    u.row_visible = calloc((size_t)rows + 1, sizeof(int));
     const int segs = attn_n_segs(c);
     const int64_t ke = dlab_dtype_block_bytes(c->k) * c->dim, ve = dlab_dtype_block_bytes(c->v) * c->dim;
     const int64_t apart = c->segment ? c->segment : longest;

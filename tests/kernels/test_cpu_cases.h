@@ -100,15 +100,15 @@ typedef struct {
 static inline outcome matmul_outcome(lab *l, const matmul_case *c, int first, int rows)
 {
     dlab_rng r;
-    dlab_rng_seed(&r, (uint64_t)(c->n + c->k));
+    dlab_rng_seed(&r, (uint64_t)c->n + (uint64_t)c->k);
     size_t w_bytes;
     const size_t row_bytes =
         c->quantized ? (size_t)c->k / DLAB_QACT_BLOCK * sizeof(dlab_qact_block) : (size_t)c->k * sizeof(float);
     uint8_t *w = random_weights(&r, c->t, c->n, c->k, &w_bytes);
-    char *x = c->quantized ? (char *)random_qact(&r, (size_t)(c->rows * c->k / DLAB_QACT_BLOCK))
-                           : (char *)random_floats(&r, (size_t)(c->rows * c->k), 1);
-    float *y = random_floats(&r, (size_t)(c->rows * c->n), 1);
-    const size_t n = (size_t)(rows * c->n);
+    char *x = c->quantized ? (char *)random_qact(&r, (size_t)c->rows * (size_t)c->k / DLAB_QACT_BLOCK)
+                           : (char *)random_floats(&r, (size_t)c->rows * (size_t)c->k, 1);
+    float *y = random_floats(&r, (size_t)c->rows * (size_t)c->n, 1);
+    const size_t n = (size_t)rows * (size_t)c->n;
     const dlab_at out = lab_put(l, y + first * c->n, n * sizeof *y);
     dlab_matmul_args a = {.y = out, .n_rows = rows, .quantized = c->quantized, .accumulate = c->accumulate};
     a.x = lab_put(l, x + (size_t)first * row_bytes, (size_t)rows * row_bytes);
@@ -161,10 +161,10 @@ static inline outcome case_rope(lab *l, int variant)
     } of[] = {{64, 64, true}, {64, 64, false}, {80, 32, false}, {80, 30, true}};
     if (variant >= 4) return (outcome){0};
     const int rows = 7, heads = variant == 2 ? 1 : 3, dim = of[variant].dim, rot = of[variant].rot, positions = 50;
-    const size_t n = (size_t)(rows * heads * dim);
+    const size_t n = (size_t)rows * (size_t)heads * (size_t)dim;
     dlab_rng r;
     dlab_rng_seed(&r, 21);
-    float *x = random_floats(&r, n, 1), *table = random_floats(&r, (size_t)(positions * rot), 1);
+    float *x = random_floats(&r, n, 1), *table = random_floats(&r, (size_t)positions * (size_t)rot, 1);
     for (int i = 0; i < positions * rot / 2; i++) {
         table[2 * i] = cosf((float)i);
         table[2 * i + 1] = sinf((float)i);
@@ -174,7 +174,7 @@ static inline outcome case_rope(lab *l, int variant)
     for (int i = 0; i < rows; i++) desc_row(d, i)->pos = i * 8;
     const dlab_at out = lab_put(l, x, n * sizeof *x);
     dlab_rope_args a = {out,
-                        lab_put(l, table, (size_t)(positions * rot) * sizeof *table),
+                        lab_put(l, table, (size_t)positions * (size_t)rot * sizeof *table),
                         lab_put(l, d, desc_bytes),
                         rows,
                         heads,
@@ -198,8 +198,9 @@ static inline outcome case_kv_write(lab *l, int variant)
     const int64_t ke = dlab_dtype_block_bytes(kt), ve = dlab_dtype_block_bytes(vt);
     dlab_rng r;
     dlab_rng_seed(&r, 31);
-    const size_t bytes = (size_t)(rows * width) * sizeof(float), cache = 2 * bytes;
-    float *k = random_floats(&r, (size_t)(rows * width), 1), *v = random_floats(&r, (size_t)(rows * width), 1e-5);
+    const size_t bytes = (size_t)rows * (size_t)width * sizeof(float), cache = 2 * bytes;
+    float *k = random_floats(&r, (size_t)rows * (size_t)width, 1),
+          *v = random_floats(&r, (size_t)rows * (size_t)width, 1e-5);
     k[0] = 1e9f;           /* infinity in f16 */
     k[1] = 1.00048828125f; /* halfway between two f16 */
     k[2] = 1.00390625f;    /* halfway between two bf16 */
@@ -252,7 +253,7 @@ static inline outcome case_swiglu(lab *l, int variant)
         int rows, dim, in_place;
     } of[] = {{1, 1536, 0}, {3, 1001, 1}, {2, 5, 2}};
     if (variant >= 3) return (outcome){0};
-    const size_t n = (size_t)(of[variant].rows * of[variant].dim);
+    const size_t n = (size_t)of[variant].rows * (size_t)of[variant].dim;
     dlab_rng r;
     dlab_rng_seed(&r, 41);
     float *g = random_floats(&r, n, 5), *up = random_floats(&r, n, 1);
@@ -278,23 +279,23 @@ static inline outcome case_gather(lab *l, int variant)
     const int dim = variant ? 33 : 576, rows = 9, first = 1, n = 4;
     dlab_rng r;
     dlab_rng_seed(&r, 51);
-    float *x = random_floats(&r, (size_t)(rows * dim), 1);
+    float *x = random_floats(&r, (size_t)rows * (size_t)dim, 1);
     size_t desc_bytes;
     dlab_desc_head *d = new_desc(0, 0, 0, first + n, &desc_bytes);
     for (int i = 0; i < first + n; i++) desc_logit(d, i)->row = (i * 5 + 3) % rows;
-    const dlab_at out = lab_put(l, NULL, (size_t)(n * dim) * sizeof *x);
+    const dlab_at out = lab_put(l, NULL, (size_t)n * (size_t)dim * sizeof *x);
     dlab_gather_args a = {
-        lab_put(l, x, (size_t)(rows * dim) * sizeof *x), out, lab_put(l, d, desc_bytes), first, n, dim};
+        lab_put(l, x, (size_t)rows * (size_t)dim * sizeof *x), out, lab_put(l, d, desc_bytes), first, n, dim};
     lab_submit(l, DLAB_OP_gather, &a);
     free(x);
     free(d);
-    return floats_outcome(l, out, (size_t)(n * dim), 0, 0);
+    return floats_outcome(l, out, (size_t)n * (size_t)dim, 0, 0);
 }
 
 /* Logits of n rows: the second has ties, the third a NaN (in the last place), the fourth infinities. */
 static inline float *sample_logits(dlab_rng *r, int n, int vocab)
 {
-    float *x = random_floats(r, (size_t)(n * vocab), 2);
+    float *x = random_floats(r, (size_t)n * (size_t)vocab, 2);
     for (int i = 0; i < vocab && n > 1; i++) x[vocab + i] = roundf(x[vocab + i]);
     if (n > 1) x[vocab] = -0.0f;
     if (n > 2) x[3 * vocab - 1] = NAN;
@@ -318,18 +319,18 @@ static inline outcome case_sample(lab *l, int variant)
     size_t desc_bytes;
     dlab_desc_head *d = new_desc(0, 0, 0, first + n, &desc_bytes);
     for (int i = 0; i < first + n; i++) desc_logit(d, i)->draw = i == 7 ? UINT64_MAX : i == 8 ? 0 : dlab_rng_u64(&r);
-    const dlab_at tokens = lab_put(l, NULL, (size_t)(first + n) * sizeof(int32_t));
+    const dlab_at tokens = lab_put(l, NULL, ((size_t)first + (size_t)n) * sizeof(int32_t));
     dlab_sample_args a = {.tokens = tokens, .first = first, .n_logits = n, .vocab = vocab};
-    a.logits = lab_put(l, x, (size_t)(n * vocab) * sizeof *x);
+    a.logits = lab_put(l, x, (size_t)n * (size_t)vocab * sizeof *x);
     a.desc = lab_put(l, d, desc_bytes);
-    a.work = lab_put(l, NULL, (size_t)(n * vocab) * 8);
+    a.work = lab_put(l, NULL, (size_t)n * (size_t)vocab * 8);
     a.top_k = of[variant].top_k;
     a.temperature = of[variant].temperature;
     a.top_p = of[variant].top_p;
     lab_submit(l, DLAB_OP_sample, &a);
     int32_t got[16];
-    lab_get(l, tokens, got, (size_t)(first + n) * sizeof *got);
-    outcome o = new_outcome((size_t)(first + n));
+    lab_get(l, tokens, got, ((size_t)first + (size_t)n) * sizeof *got);
+    outcome o = new_outcome((size_t)first + (size_t)n);
     for (int i = 0; i < first + n; i++) o.value[i] = got[i];
     free(x);
     free(d);
@@ -343,14 +344,14 @@ static inline outcome case_score(lab *l, int variant)
     dlab_rng r;
     dlab_rng_seed(&r, 71);
     float *x = sample_logits(&r, variant ? n : 2, vocab);
-    if (!variant) x = realloc(x, (size_t)(n * vocab) * sizeof *x);
+    if (!variant) x = realloc(x, (size_t)n * (size_t)vocab * sizeof *x);
     if (!variant) memcpy(x + 2 * vocab, x, (size_t)vocab * sizeof *x);
     size_t desc_bytes;
     dlab_desc_head *d = new_desc(0, 0, 0, first + n, &desc_bytes);
     for (int i = 0; i < first + n; i++) desc_logit(d, i)->target = i == 2 ? -1 : i * 9;
     const dlab_at nll = lab_put(l, NULL, 4 * sizeof(double)), top1 = lab_put(l, NULL, 4 * sizeof(int32_t));
     dlab_score_args a = {
-        lab_put(l, x, (size_t)(n * vocab) * sizeof *x), nll, top1, lab_put(l, d, desc_bytes), first, n, vocab};
+        lab_put(l, x, (size_t)n * (size_t)vocab * sizeof *x), nll, top1, lab_put(l, d, desc_bytes), first, n, vocab};
     lab_submit(l, DLAB_OP_score, &a);
     double got[4];
     int32_t best[4];

@@ -209,7 +209,7 @@ static inline void assert_same(const outcome *got, const outcome *want, const ch
     ck_assert_uint_gt(want->n, 0);
     for (size_t i = 0; i < want->n; i++) {
         if (isnan(want->value[i]) && isnan(got->value[i])) continue;
-        ck_assert_msg(memcmp(&got->value[i], &want->value[i], sizeof(double)) == 0,
+        ck_assert_msg(got->value[i] == want->value[i] && !signbit(got->value[i]) == !signbit(want->value[i]),
                       "%s: value %zu is %.17g, expected exactly %.17g", what, i, got->value[i], want->value[i]);
     }
 }

@@ -99,11 +99,14 @@ def make_corpus(model_path):
         text = f.read()
     ids = tokenize(model_path, text)
     model = oracle.Model(model_path)
-    n = 4
+    n = 4  # chunks whose every token is kept; the whole text's perplexity stands beside them
+    whole = [oracle.nll(model, c) for c in oracle.chunks_of(ids, 512, 0)]
     write_json("corpus_nll.json", {
         "model_sha256": sha256_of(model_path), "text": "experiments/text/corpus.txt",
         "text_sha256": hashlib.sha256(text).hexdigest(), "text_bytes": len(text), "n_ids": len(ids),
         "ids_sha256": ids_hash(ids), "first_ids": ids[:n * 512],
+        "whole_text": {"context": 512, "chunks": len(whole),
+                       "ppl_second_half": perplexity_figures(whole)["ppl_second_half"]},
         "contexts": {str(c): perplexity_figures([oracle.nll(model, x) for x in oracle.chunks_of(ids, c, n)])
                      for c in (512, 128)}})
 

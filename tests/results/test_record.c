@@ -192,7 +192,7 @@ START_TEST(master_links_to_parts_and_moves_with_them)
 {
     dlab_record r, back;
     dlab_error err = {0};
-    char out[PATH_MAX], moved[PATH_MAX], command[5 * PATH_MAX];
+    char out[PATH_MAX + 64], moved[PATH_MAX], command[5 * PATH_MAX];
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("my results.h5"));
     for (size_t k = 0; k < 2; k++)
@@ -214,7 +214,7 @@ START_TEST(finish_leaves_one_file)
 {
     dlab_record r, back;
     dlab_error err = {0};
-    char out[PATH_MAX], left[PATH_MAX];
+    char out[PATH_MAX + 64], left[PATH_MAX];
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("my results.h5"));
     for (size_t k = 0; k < 2; k++)
@@ -240,7 +240,7 @@ START_TEST(reading_needs_no_write_access)
     dlab_record r, back;
     dlab_error err = {0};
     fill_record(&r);
-    char out[PATH_MAX];
+    char out[PATH_MAX + 64];
     snprintf(out, sizeof out, "%s", in_folder("r.h5"));
     ck_assert_int_eq(dlab_record_finish(out, &r, &err), DLAB_OK);
     ck_assert_int_eq(chmod(out, 0444), 0);
@@ -277,7 +277,7 @@ START_TEST(damage_is_one_line)
 {
     dlab_record r, back;
     dlab_error err = {0};
-    char out[PATH_MAX];
+    char out[PATH_MAX + 64];
     size_t n;
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("r.h5"));
@@ -318,7 +318,7 @@ START_TEST(a_damaged_part_is_reported)
     dlab_record r, back;
     dlab_run run;
     dlab_error err = {0};
-    char out[PATH_MAX], part[PATH_MAX];
+    char out[PATH_MAX + 64], part[PATH_MAX];
     size_t n;
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("r.h5"));
@@ -358,7 +358,7 @@ START_TEST(nothing_half_written_stays)
 {
     dlab_record r, back;
     dlab_error err = {0};
-    char out[PATH_MAX];
+    char out[PATH_MAX + 64];
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("r.h5"));
     ck_assert_int_eq(dlab_record_finish(out, &r, &err), DLAB_OK);
