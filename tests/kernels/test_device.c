@@ -8,7 +8,7 @@
 static dlab_mem *mem;
 static dlab_error err;
 
-static void setup(void) { ck_assert_int_eq(dlab_mem_create(1 << 20, &mem, NULL), DLAB_OK); }
+static void setup(void) { ck_assert_int_eq(dlab_mem_create(8 << 20, &mem, NULL), DLAB_OK); }
 static void teardown(void) { dlab_mem_destroy(mem); }
 
 static dlab_mem_stats stats(void)
@@ -26,6 +26,7 @@ START_TEST(every_device_opens_by_its_name)
         dlab_device *dev;
         ck_assert_msg(dlab_device_open(dlab_devices[n]->name, &opts, &dev, &err) == DLAB_OK, "%s", err.msg);
         ck_assert_ptr_eq(dev->ops, dlab_devices[n]);
+        ck_assert_uint_eq(stats().used_bytes, dev->ops->own_bytes(&opts));
         ck_assert_uint_gt(strlen(dev->ops->summary), 10);
         ck_assert_uint_gt(strlen(dev->ops->variant(dev)), 1);
         dlab_device_close(dev);
@@ -75,10 +76,10 @@ START_TEST(imports_are_charged_and_undone_by_free)
     ck_assert_int_eq(dlab_host_alloc(&h, DLAB_POOL_KV, 0, &none, &err), DLAB_OK);
     ck_assert_ptr_null(none.ptr);
     dlab_host_free(&h, DLAB_POOL_KV, none);
-    ck_assert_int_eq(dlab_host_import(&h, DLAB_POOL_WEIGHTS, file, (size_t)2 << 20, &none, &err), DLAB_EOOM);
-    ck_assert_str_eq(err.msg, "pool weights: asked 2.0 MiB, 1.0 MiB of 1.0 MiB left");
+    ck_assert_int_eq(dlab_host_import(&h, DLAB_POOL_WEIGHTS, file, (size_t)16 << 20, &none, &err), DLAB_EOOM);
+    ck_assert_str_eq(err.msg, "pool weights: asked 16.0 MiB, 8.0 MiB of 8.0 MiB left");
     ck_assert_ptr_null(none.ptr);
-    ck_assert_int_eq(dlab_host_alloc(&h, DLAB_POOL_KV, (size_t)2 << 20, &none, &err), DLAB_EOOM);
+    ck_assert_int_eq(dlab_host_alloc(&h, DLAB_POOL_KV, (size_t)16 << 20, &none, &err), DLAB_EOOM);
     ck_assert_ptr_null(none.ptr);
     dlab_host_mem_clear(&h);
 }

@@ -207,7 +207,9 @@ START_TEST(memory_is_charged_and_refused_like_the_cpu_devices)
     ck_assert_ptr_null(b.ptr);
     lab_clear(&l);
     dlab_mem_get_stats(l.mem, &s);
-    ck_assert_uint_eq(s.used_bytes, 0);
+    const dlab_device_opts opts = {.threads = 1, .isa = "auto", .mem = l.mem};
+    ck_assert_uint_eq(s.used_bytes, l.dev->ops->own_bytes(&opts));
+    ck_assert_uint_eq(s.pool[DLAB_POOL_SCRATCH].used_bytes, s.used_bytes);
     lab_close(&l);
 }
 END_TEST

@@ -173,7 +173,7 @@ START_TEST(part_gives_back_the_run)
     dlab_record r;
     dlab_run back;
     dlab_error err = {0};
-    char part[PATH_MAX], out[PATH_MAX];
+    char part[PATH_MAX], out[PATH_MAX + 64];
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("my results.h5"));
     const dlab_run *run = r.points[0].runs[1];
@@ -192,7 +192,7 @@ START_TEST(master_links_to_parts_and_moves_with_them)
 {
     dlab_record r, back;
     dlab_error err = {0};
-    char out[PATH_MAX + 64], moved[PATH_MAX], command[5 * PATH_MAX];
+    char out[PATH_MAX + 64], moved[PATH_MAX + 64], command[6 * PATH_MAX];
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("my results.h5"));
     for (size_t k = 0; k < 2; k++)
@@ -214,7 +214,7 @@ START_TEST(finish_leaves_one_file)
 {
     dlab_record r, back;
     dlab_error err = {0};
-    char out[PATH_MAX + 64], left[PATH_MAX];
+    char out[PATH_MAX + 64], left[PATH_MAX + 64];
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("my results.h5"));
     for (size_t k = 0; k < 2; k++)
