@@ -125,8 +125,8 @@ static dlab_status head_pass(step *s, int32_t first, int32_t n, dlab_want want, 
 dlab_status dlab_forward(const dlab_forward_ctx *c, const dlab_desc_head *desc, size_t desc_bytes, int32_t max_len,
                          dlab_want want, float *logits, dlab_op_cost *cost, dlab_error *err)
 {
-    step s = {
-        .c = c, .rec = {.dev = c->dev, .desc = desc}, .n_rows = desc->n_rows, .max_len = max_len, .logits = logits};
+    step s = {.c = c, .rec = {.dev = c->dev, .desc = desc}, .n_rows = desc->n_rows, .max_len = max_len};
+    s.logits = logits;
     DLAB_TRY(c->dev->ops->upload(c->dev, at(&s, DLAB_BUFFER_DESC), desc, desc_bytes, err));
     RUN(&s, embed, .table = c->weights->embedding, .desc = at(&s, DLAB_BUFFER_DESC), .out = at(&s, DLAB_BUFFER_STREAM),
         .n_rows = s.n_rows);
