@@ -39,7 +39,7 @@ dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, c
 /* The part of a prefix that the next step may take when one sequence runs alone. */
 dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq);
 int dlab_engine_free_seq(const dlab_engine *e);
-dlab_status dlab_engine_open_seq(void *engine, int seq);
+dlab_status dlab_engine_open_seq(void *engine, int seq, dlab_error *err);
 void dlab_engine_close_seq(void *engine, int seq);
 
 #endif

@@ -151,12 +151,12 @@ int dlab_engine_free_seq(const dlab_engine *e)
     return -1;
 }
 
-dlab_status dlab_engine_open_seq(void *engine, int seq)
+dlab_status dlab_engine_open_seq(void *engine, int seq, dlab_error *err)
 {
     dlab_engine *e = engine;
     dlab_seq *s = &e->batch.seqs[seq];
+    DLAB_TRY(e->fwd.store->ops->open(e->fwd.store, seq, err));
     *s = (dlab_seq){.ids = s->ids, .open = true, .eos = -1};
-    e->fwd.store->ops->open(e->fwd.store, seq);
     return DLAB_OK;
 }
 
@@ -174,7 +174,7 @@ void dlab_engine_close_seq(void *engine, int seq)
     s->n_ids = s->n_primed;
     s->n_new = 0;
     if (s->n_stored > s->n_primed) s->n_stored = s->n_primed;
-    e->fwd.store->ops->set_live(e->fwd.store, seq, s->n_stored);
+    e->fwd.store->ops->set_live(e->fwd.store, seq, e->batch.retains ? s->n_stored : 0);
 }
 
 /* ---- requests ---- */
@@ -263,6 +263,7 @@ void dlab_engine_cancel(dlab_engine *e)
         if (e->batch.seqs[i].running) dlab_engine_close_seq(e, i);
     }
     e->batcher->ops->reset(e->batcher);
+    e->fwd.store->ops->reset(e->fwd.store);
 }
 
 /* ---- primed sequences ---- */
@@ -288,7 +289,7 @@ dlab_status dlab_engine_prime(dlab_engine *e, const int32_t *ids, int64_t n, int
     }
     dlab_engine_request probe = {.prompt = ids, .n_prompt = n, .max_new = 1, .primed = -1};
     DLAB_TRY(check_request(e, &probe, err));
-    DLAB_TRY(dlab_engine_open_seq(e, seq));
+    DLAB_TRY(dlab_engine_open_seq(e, seq, err));
     dlab_seq *s = &e->batch.seqs[seq];
     memcpy(s->ids, ids, (size_t)n * sizeof *ids);
     s->n_ids = s->n_primed = n;

@@ -36,6 +36,12 @@ void dlab_plan_default(dlab_plan *plan);
 /* "KEY=VALUE", as --set takes it. */
 dlab_status dlab_plan_set(dlab_plan *plan, const char *assignment, dlab_error *err);
 
+/* The CPU's instruction sets that kernels are compiled for, from least to most; NULL-terminated. And whether this CPU has
+ * one, and the best that it has. */
+const char *const *dlab_engine_isas(void);
+bool dlab_engine_isa_supported(const char *isa);
+const char *dlab_engine_isa_best(void);
+
 /* One named entry of an axis, for `dlab list`. */
 typedef struct {
     const char *axis, *name, *summary;
@@ -102,8 +108,10 @@ typedef struct {
     int64_t max_logits; /* rows of one step that may want logits; 0: max_seqs */
 } dlab_engine_needs;
 
-/* Checks the plan against the model first: DLAB_EIMPOSSIBLE says why it cannot work, DLAB_EOOM what was asked and what was
- * left. The model is borrowed. `mem` is owned by the engine. */
+/* The plan as an engine would use it: no "auto" left, sizes as used. DLAB_EIMPOSSIBLE says why it cannot work. */
+dlab_status dlab_engine_effective(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
+                                  dlab_plan *out, dlab_error *err);
+/* Checks the plan as dlab_engine_effective does; DLAB_EOOM says what was asked and what was left. The model is borrowed. */
 dlab_status dlab_engine_create(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
                                dlab_engine **out, dlab_error *err);
 void dlab_engine_destroy(dlab_engine *e);
@@ -146,9 +154,9 @@ typedef struct {
     const int64_t *admitted;                           /* ids of requests admitted in this step */
     int32_t rows, prefill_rows, decode_rows, pad_rows; /* rows = prefill + decode + pad. Rows that lead to a request's
                                                           first token are prefill, later ones (recomputed too) decode */
-    int32_t seqs;                                      /* live sequences in the step */
+    int32_t seqs;                                      /* live sequences: of requests that have not ended */
     int32_t slots;                                     /* batch.size */
-    int32_t budget;                                    /* rows that a step may have */
+    int32_t budget;                                    /* batch.token_budget if the plan set one, else 0 */
     int64_t launches;
     double bytes, kv_bytes, flops; /* declared by the ops */
     int64_t kv_reserved_bytes, kv_used_bytes;
@@ -159,7 +167,8 @@ dlab_status dlab_engine_submit(dlab_engine *e, const dlab_engine_request *r, dla
 bool dlab_engine_busy(const dlab_engine *e); /* requests queued or running */
 /* Runs one step and waits for it. */
 dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err);
-/* Drops all requests, queued and running. Primed sequences stay. */
+/* Drops all requests, queued and running, and gives a grown store its first size again (or what primed sequences need).
+ * Primed sequences stay. */
 void dlab_engine_cancel(dlab_engine *e);
 
 /* Fills the cache with a prefix once; requests that name the handle go on behind it, and when they end (or are

@@ -1,14 +1,17 @@
 #include "engine/plan.h"
 
-#include <sched.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "engine/model/model.h"
 
 #define DEFAULT_CHUNK  512
 #define DEFAULT_BUDGET 2048
-#define HEAD_ROWS      64  /* rows that one pass of the output head takes at most: bounds the memory of the logits */
-#define FIRST_TOKENS   256 /* where a growing store starts */
+#define HEAD_ROWS      64 /* rows that one pass of the output head takes at most: bounds the memory of the logits */
+#define MAX_HEAD_DIM   1024
+#define MAX_ROWS       ((int64_t)1 << 26)
+#define MAX_SCORES     ((int64_t)1 << 44) /* rows × tokens */
+#define FIRST_TOKENS   256                /* where a growing store starts */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -21,13 +24,6 @@ dlab_pool dlab_buffer_pool(dlab_buffer b)
 #undef DLAB_BUFFER_POOL
     };
     return pools[b];
-}
-
-static int64_t usable_cores(void)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? most(1, CPU_COUNT(&set)) : 1;
 }
 
 /* Whether most bytes of the layers' products are stored quantized. */
@@ -55,7 +51,11 @@ static dlab_status resolve_names(dlab_resolved *r, const dlab_model *m, dlab_err
         return DLAB_FAIL(err, DLAB_EINTERNAL, "plan: a name passed the table but has no entry");
     }
     if (strcmp(p->isa, "auto") == 0) p->isa = dlab_isa_best();
-    if (p->threads == 0) p->threads = usable_cores();
+    if (strcmp(p->device, "ref") == 0) { /* one thread of plain C, whatever is asked */
+        p->isa = dlab_isa_list[0];
+        p->threads = 1;
+    }
+    if (p->threads == 0) p->threads = dlab_cores_usable();
     bool quantized = mostly_quantized(m);
     if (strcmp(p->compute, "auto") == 0) p->compute = quantized ? "int8" : "f32";
     r->int8 = strcmp(p->compute, "int8") == 0;
@@ -67,7 +67,8 @@ static dlab_status resolve_names(dlab_resolved *r, const dlab_model *m, dlab_err
     return DLAB_OK;
 }
 
-static dlab_status resolve_limits(dlab_resolved *r, const dlab_model_info *info, dlab_error *err)
+/* What the workload needs, against what the model and the plan allow. */
+static dlab_status resolve_needs(dlab_resolved *r, const dlab_model_info *info, dlab_error *err)
 {
     dlab_plan *p = &r->plan;
     dlab_engine_needs *n = &r->needs;
@@ -87,6 +88,19 @@ static dlab_status resolve_limits(dlab_resolved *r, const dlab_model_info *info,
     }
     if (p->kv_max_tokens == 0) p->kv_max_tokens = n->max_tokens;
     n->max_seqs = most(n->max_seqs, p->batch_size);
+    if (info->head_dim > MAX_HEAD_DIM) {
+        return DLAB_FAIL(err, DLAB_ENOTBUILT, "heads of %d elements: kernels are made for at most %d", info->head_dim,
+                         MAX_HEAD_DIM);
+    }
+    return DLAB_OK;
+}
+
+/* Rows of a step. */
+static dlab_status resolve_rows(dlab_resolved *r, dlab_error *err)
+{
+    dlab_plan *p = &r->plan;
+    const dlab_engine_needs *n = &r->needs;
+    r->asked_budget = p->batch_token_budget;
     if (r->store->retains) {
         if (p->batch_chunk == 0) p->batch_chunk = DEFAULT_CHUNK;
         if (p->batch_token_budget == 0) p->batch_token_budget = most(DEFAULT_BUDGET, p->batch_size);
@@ -95,8 +109,12 @@ static dlab_status resolve_limits(dlab_resolved *r, const dlab_model_info *info,
                              "batch.token_budget: %lld rows a step cannot hold a decode step of batch.size %lld",
                              (long long)p->batch_token_budget, (long long)p->batch_size);
         }
-        r->max_rows = least(p->batch_token_budget, p->batch_size * least(p->batch_chunk, n->max_tokens));
+        r->max_rows = least(p->batch_token_budget, p->batch_size * least(p->batch_chunk, n->max_prompt));
         return DLAB_OK;
+    }
+    if (strcmp(p->kv_growth, "double") == 0) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "kv.growth: double, but kv.store: %s keeps nothing that could grow",
+                         r->store->name);
     }
     if (p->batch_chunk > 0 || p->batch_token_budget > 0) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
@@ -108,6 +126,19 @@ static dlab_status resolve_limits(dlab_resolved *r, const dlab_model_info *info,
     return DLAB_OK;
 }
 
+/* With these bounds no product of size_buffers or of a store leaves 64 bits, and a descriptor's offsets fit in 32. */
+static dlab_status check_sizes(const dlab_resolved *r, const dlab_model_info *info, dlab_error *err)
+{
+    dlab_kv_need need;
+    DLAB_TRY(dlab_kv_plan(r->plan.kv_k, r->plan.kv_v, info->n_layers, info->n_kv_heads, info->head_dim,
+                          r->plan.kv_max_tokens, r->needs.max_seqs, &need, err));
+    if (r->max_rows <= MAX_ROWS && r->needs.max_tokens <= MAX_SCORES / r->max_rows) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                     "a step of %lld rows over sequences of %lld tokens: at most %lld rows and %lld scores a head",
+                     (long long)r->max_rows, (long long)r->needs.max_tokens, (long long)MAX_ROWS,
+                     (long long)MAX_SCORES);
+}
+
 static size_t mul(int64_t a, int64_t b, int64_t c) { return (size_t)a * (size_t)b * (size_t)c; }
 
 static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
@@ -117,10 +148,10 @@ static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
     r->max_logits = least(rows, most(r->needs.max_logits, r->plan.batch_size));
     r->head_rows = least(HEAD_ROWS, r->max_logits);
     size_t *b = r->bytes;
-    b[DLAB_BUFFER_DESC] =
-        sizeof(dlab_desc_head) + (size_t)rows * sizeof(dlab_desc_row) +
-        (size_t)r->plan.batch_size * (sizeof(dlab_desc_seq) + (size_t)r->store->max_segs * sizeof(dlab_desc_seg)) +
-        (size_t)r->max_logits * sizeof(dlab_desc_logit);
+    b[DLAB_BUFFER_DESC] = sizeof(dlab_desc_head) + (size_t)rows * sizeof(dlab_desc_row) +
+                          (size_t)r->plan.batch_size *
+                              (sizeof(dlab_desc_seq) + (size_t)r->store->max_segs(&r->kv) * sizeof(dlab_desc_seg)) +
+                          (size_t)r->max_logits * sizeof(dlab_desc_logit);
     b[DLAB_BUFFER_ROPE] = mul(r->needs.max_tokens, info->head_dim, sizeof(float));
     b[DLAB_BUFFER_STREAM] = b[DLAB_BUFFER_NORM] = mul(rows, width, sizeof(float));
     b[DLAB_BUFFER_QACT] =
@@ -143,7 +174,9 @@ dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const 
     const dlab_model_info *info = dlab_model_get_info(m);
     *out = (dlab_resolved){.plan = *plan, .needs = *needs};
     DLAB_TRY(resolve_names(out, m, err));
-    DLAB_TRY(resolve_limits(out, info, err));
+    DLAB_TRY(resolve_needs(out, info, err));
+    DLAB_TRY(resolve_rows(out, err));
+    DLAB_TRY(check_sizes(out, info, err));
     out->kv.n_layers = info->n_layers;
     out->kv.n_kv_heads = info->n_kv_heads;
     out->kv.head_dim = info->head_dim;
@@ -151,8 +184,17 @@ dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const 
     out->kv.max_tokens = out->plan.kv_max_tokens;
     out->kv.first_tokens = FIRST_TOKENS;
     out->kv.grow = strcmp(out->plan.kv_growth, "double") == 0;
-    size_buffers(out, info);
+    size_buffers(out, info); /* needs kv */
     dlab_model_mapping(m, &out->weight_bytes);
+    return DLAB_OK;
+}
+
+dlab_status dlab_engine_effective(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
+                                  dlab_plan *out, dlab_error *err)
+{
+    dlab_resolved r;
+    DLAB_TRY(dlab_plan_resolve(plan, m, needs, &r, err));
+    *out = r.plan;
     return DLAB_OK;
 }
 

@@ -41,11 +41,12 @@ typedef struct {
     const dlab_kv_store_ops *store;
     const dlab_batcher_ops *batcher;
     const dlab_attn_kernel *attention;
-    dlab_kv_config kv;  /* dev not set */
-    int64_t max_rows;   /* R */
-    int64_t max_logits; /* L: rows of a step that may want logits */
-    int64_t head_rows;  /* S */
-    bool int8;          /* quantized weights meet quantized activations */
+    dlab_kv_config kv;    /* dev not set */
+    int64_t asked_budget; /* batch.token_budget as asked: 0 when it was left open */
+    int64_t max_rows;     /* R */
+    int64_t max_logits;   /* L: rows of a step that may want logits */
+    int64_t head_rows;    /* S */
+    bool int8;            /* quantized weights meet quantized activations */
     size_t bytes[DLAB_BUFFER_N];
     size_t weight_bytes;
 } dlab_resolved;

@@ -100,6 +100,10 @@ dlab_status dlab_plan_set(dlab_plan *plan, const char *assignment, dlab_error *e
                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+const char *const *dlab_engine_isas(void) { return dlab_isa_list; }
+bool dlab_engine_isa_supported(const char *isa) { return dlab_isa_supported(isa); }
+const char *dlab_engine_isa_best(void) { return dlab_isa_best(); }
+
 #define ENTRIES(axis_name, table)                                                                                      \
     for (size_t i = 0; (table)[i]; i++, n++) {                                                                         \
         if (n < cap) out[n] = (dlab_axis_entry){axis_name, (table)[i]->name, (table)[i]->summary};                     \

@@ -47,7 +47,7 @@ dlab_status dlab_engine_score(dlab_engine *e, const int32_t *ids, int64_t n, int
     }
     int seq = dlab_engine_free_seq(e);
     if (seq < 0) return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "score: all %d sequences are taken", e->batch.n_seqs);
-    DLAB_TRY(dlab_engine_open_seq(e, seq));
+    DLAB_TRY(dlab_engine_open_seq(e, seq, err));
     dlab_seq *s = &e->batch.seqs[seq];
     memcpy(s->ids, ids, (size_t)n * sizeof *ids);
     s->n_ids = n;

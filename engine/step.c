@@ -12,6 +12,7 @@ static uint64_t draw_of(uint64_t seed, int64_t index)
 }
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 typedef struct {
     dlab_engine *e;
@@ -75,7 +76,7 @@ static builder begin_descriptor(dlab_engine *e, const dlab_slice *slices, int n,
                                 dlab_step_work *work)
 {
     dlab_desc_head *d = e->desc;
-    size_t rows = 0, segs = (size_t)n * (size_t)e->plan.store->max_segs;
+    size_t rows = 0, segs = (size_t)n * (size_t)e->plan.store->max_segs(&e->plan.kv);
     for (int i = 0; i < n; i++) rows += (size_t)(slices[i].n_pad + slices[i].n_rows);
     *d = (dlab_desc_head){.row_off = sizeof *d};
     d->seq_off = d->row_off + (uint32_t)(rows * sizeof(dlab_desc_row));
@@ -119,7 +120,7 @@ dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, c
         if (slices[i].n_rows == 0) continue;
         dlab_seq *s = &e->batch.seqs[slices[i].seq];
         s->n_stored = slices[i].first + slices[i].n_rows;
-        store->ops->set_live(store, slices[i].seq, s->n_stored);
+        store->ops->set_live(store, slices[i].seq, e->batch.retains ? s->n_stored : 0);
     }
     return DLAB_OK;
 }
@@ -127,9 +128,9 @@ dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, c
 dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq)
 {
     const dlab_seq *s = &e->batch.seqs[seq];
-    int64_t rows = dlab_seq_due(&e->batch, s),
+    int64_t rows = dlab_seq_due(&e->batch, s), max = e->plan.max_rows,
             room = e->batch.chunk < e->batch.token_budget ? e->batch.chunk : e->batch.token_budget;
-    return (dlab_slice){.seq = seq, .first = s->n_ids - rows, .n_rows = (int32_t)(rows < room ? rows : room)};
+    return (dlab_slice){.seq = seq, .first = s->n_ids - rows, .n_rows = (int32_t)least(rows, least(room, max))};
 }
 
 static dlab_status take_token(dlab_engine *e, int i, dlab_step_token *out, dlab_error *err)
@@ -152,11 +153,22 @@ static dlab_status take_token(dlab_engine *e, int i, dlab_step_token *out, dlab_
     return DLAB_OK;
 }
 
-static int live_seqs(const dlab_engine *e, const dlab_slice *slices, int n)
+static int live_seqs(const dlab_engine *e)
 {
     int live = 0;
-    for (int i = 0; i < n; i++) live += e->batch.seqs[slices[i].seq].finish == DLAB_FINISH_NONE;
+    for (int i = 0; i < e->batch.n_seqs; i++) {
+        live += e->batch.seqs[i].running && e->batch.seqs[i].finish == DLAB_FINISH_NONE;
+    }
     return live;
+}
+
+/* A sequence that has ended holds its place until its batch lets go of it, but no live token. */
+static void end_live(dlab_engine *e)
+{
+    for (int i = 0; i < e->desc->n_logits; i++) {
+        int seq = e->logit_seq[i];
+        if (e->batch.seqs[seq].finish != DLAB_FINISH_NONE) e->fwd.store->ops->set_live(e->fwd.store, seq, 0);
+    }
 }
 
 dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
@@ -164,17 +176,26 @@ dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
     *out = (dlab_step){.tokens = e->tokens,
                        .admitted = e->batch.admitted,
                        .slots = (int32_t)e->plan.plan.batch_size,
-                       .budget = (int32_t)e->plan.plan.batch_token_budget};
+                       .budget = (int32_t)e->plan.asked_budget};
     e->batch.n_admitted = 0;
     uint64_t launches = e->fwd.dev->ops->launches(e->fwd.dev);
-    int n = e->batcher->ops->next(e->batcher, &e->batch, e->slices);
+    if (!dlab_engine_busy(e)) return DLAB_OK;
+    int n = 0;
+    DLAB_TRY(e->batcher->ops->next(e->batcher, &e->batch, e->slices, &n, err));
     out->n_admitted = e->batch.n_admitted;
-    if (n == 0) return DLAB_OK;
+    if (n == 0) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "request %lld waits, and all %d sequences are held by cached prefixes",
+                         (long long)(e->batch.head ? e->batch.head->request.id : -1), e->batch.n_seqs);
+    }
     dlab_step_work work;
     dlab_step_want want = {.want = DLAB_WANT_SAMPLE};
-    out->seqs = live_seqs(e, e->slices, n);
+    out->seqs = live_seqs(e);
     DLAB_TRY(dlab_step_execute(e, e->slices, n, &want, &work, err));
+    dlab_kv_stats kv; /* what the step held, before ended requests leave */
+    dlab_engine_kv(e, &kv);
     for (int i = 0; i < e->desc->n_logits; i++) DLAB_TRY(take_token(e, i, &e->tokens[out->n_tokens++], err));
+    end_live(e);
+    e->batcher->ops->settle(e->batcher, &e->batch);
     out->rows = work.rows;
     out->prefill_rows = work.prefill_rows;
     out->decode_rows = work.decode_rows;
@@ -183,8 +204,6 @@ dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
     out->kv_bytes = work.cost.kv_bytes;
     out->flops = work.cost.flops;
     out->launches = (int64_t)(e->fwd.dev->ops->launches(e->fwd.dev) - launches);
-    dlab_kv_stats kv;
-    dlab_engine_kv(e, &kv);
     out->kv_reserved_bytes = kv.reserved_bytes;
     out->kv_used_bytes = kv.used_bytes;
     return DLAB_OK;

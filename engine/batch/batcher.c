@@ -24,14 +24,13 @@ static int free_seq(const dlab_batch_state *st, int32_t primed)
     return -1;
 }
 
-int dlab_batch_admit(dlab_batch_state *st)
+dlab_status dlab_batch_admit(dlab_batch_state *st, int *seq, dlab_error *err)
 {
     dlab_queued *q = st->head;
-    if (!q) return -1;
-    int seq = free_seq(st, q->request.primed);
-    if (seq < 0) return -1;
-    dlab_seq *s = &st->seqs[seq];
-    if (!s->open && st->open(st->ctx, seq) != DLAB_OK) return -1;
+    *seq = q ? free_seq(st, q->request.primed) : -1;
+    if (*seq < 0) return DLAB_OK;
+    dlab_seq *s = &st->seqs[*seq];
+    if (!s->open) DLAB_TRY(st->open(st->ctx, *seq, err));
     memcpy(s->ids + s->n_ids, q->request.prompt, (size_t)q->request.n_prompt * sizeof *s->ids);
     s->n_ids += q->request.n_prompt;
     s->running = true;
@@ -46,5 +45,5 @@ int dlab_batch_admit(dlab_batch_state *st)
     if (!st->head) st->tail = NULL;
     q->next = st->spare;
     st->spare = q;
-    return seq;
+    return DLAB_OK;
 }

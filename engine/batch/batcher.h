@@ -43,8 +43,8 @@ typedef struct {
     bool pad;                                /* batch.padding: compute */
     int64_t *admitted;                       /* [batch_size] requests admitted in this step */
     int n_admitted;
-    dlab_status (*open)(void *ctx, int seq); /* gives a sequence its place */
-    void (*close)(void *ctx, int seq);       /* takes it back, or rewinds a primed one */
+    dlab_status (*open)(void *ctx, int seq, dlab_error *err); /* gives a sequence its place */
+    void (*close)(void *ctx, int seq);                        /* takes it back, or rewinds a primed one */
     void *ctx;
 } dlab_batch_state;
 
@@ -54,8 +54,10 @@ typedef struct {
     const char *name, *summary;
     dlab_status (*create)(const dlab_batch_state *st, dlab_batcher **out, dlab_error *err);
     void (*destroy)(dlab_batcher *b);
-    /* Fills out [batch_size] with the next step's slices. 0 only when nothing is waiting or running. */
-    int (*next)(dlab_batcher *b, dlab_batch_state *st, dlab_slice *out);
+    /* Fills out [batch_size] with the next step's slices, *n of them; 0 when it can start nothing. */
+    dlab_status (*next)(dlab_batcher *b, dlab_batch_state *st, dlab_slice *out, int *n, dlab_error *err);
+    /* After each step: gives back the places of what has ended, as soon as the mode allows. */
+    void (*settle)(dlab_batcher *b, dlab_batch_state *st);
     void (*reset)(dlab_batcher *b); /* all sequences were dropped */
 } dlab_batcher_ops;
 
@@ -67,8 +69,8 @@ extern const dlab_batcher_ops *const dlab_batchers[]; /* generated; NULL-termina
 
 /* NULL if unknown. */
 const dlab_batcher_ops *dlab_batcher_find(const char *name);
-/* Moves the first waiting request to a sequence; −1 when none is waiting or no sequence is free. */
-int dlab_batch_admit(dlab_batch_state *st);
+/* Moves the first waiting request to a sequence; *seq is −1 when none is waiting or no sequence is free. */
+dlab_status dlab_batch_admit(dlab_batch_state *st, int *seq, dlab_error *err);
 /* Ids of a sequence that the next step must compute: those not in the store, or all of them. */
 int64_t dlab_seq_due(const dlab_batch_state *st, const dlab_seq *s);
 

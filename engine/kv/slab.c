@@ -63,7 +63,12 @@ void dlab_kv_slab_destroy(dlab_kv_store *base)
     free(s);
 }
 
-void dlab_kv_slab_open(dlab_kv_store *s, int seq) { ((dlab_kv_slab *)s)->live[seq] = 0; }
+dlab_status dlab_kv_slab_open(dlab_kv_store *s, int seq, dlab_error *err)
+{
+    (void)err;
+    ((dlab_kv_slab *)s)->live[seq] = 0;
+    return DLAB_OK;
+}
 void dlab_kv_slab_close(dlab_kv_store *s, int seq) { ((dlab_kv_slab *)s)->live[seq] = -1; }
 void dlab_kv_slab_set_live(dlab_kv_store *s, int seq, int64_t len) { ((dlab_kv_slab *)s)->live[seq] = len; }
 
@@ -82,7 +87,7 @@ static dlab_status copy_live(dlab_kv_slab *s, dlab_buf to, dlab_buf from, int64_
     return DLAB_OK;
 }
 
-static dlab_status grow(dlab_kv_slab *s, int64_t new_cap, dlab_error *err)
+static dlab_status resize(dlab_kv_slab *s, int64_t new_cap, dlab_error *err)
 {
     dlab_device *dev = s->cfg.dev;
     dlab_buf k = {0}, v = {0};
@@ -96,7 +101,6 @@ static dlab_status grow(dlab_kv_slab *s, int64_t new_cap, dlab_error *err)
     s->k = k;
     s->v = v;
     s->cap = new_cap;
-    s->n_growths++;
     return DLAB_OK;
 }
 
@@ -111,7 +115,26 @@ dlab_status dlab_kv_slab_extend(dlab_kv_store *base, int seq, int64_t len, dlab_
     }
     int64_t cap = s->cap;
     while (cap < len) cap *= 2;
-    return grow(s, cap < s->cfg.max_tokens ? cap : s->cfg.max_tokens, err);
+    DLAB_TRY(resize(s, cap < s->cfg.max_tokens ? cap : s->cfg.max_tokens, err));
+    s->n_growths++;
+    return DLAB_OK;
+}
+
+void dlab_kv_slab_shrink(dlab_kv_store *base, int64_t first_cap)
+{
+    dlab_kv_slab *s = (dlab_kv_slab *)base;
+    int64_t cap = first_cap;
+    for (int64_t i = 0; i < s->cfg.max_seqs; i++) {
+        while (cap < s->live[i]) cap *= 2;
+    }
+    if (cap > s->cfg.max_tokens) cap = s->cfg.max_tokens;
+    if (cap < s->cap) resize(s, cap, NULL);
+}
+
+int dlab_kv_slab_max_segs(const dlab_kv_config *cfg)
+{
+    (void)cfg;
+    return 1;
 }
 
 static int64_t slab_offset(const dlab_kv_slab *s, const dlab_kv_format *f, int seq, int64_t pos)

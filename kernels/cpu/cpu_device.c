@@ -92,6 +92,8 @@ static void walk(void *ctx, int thread, int n_threads)
     for (size_t i = 0; i < d->n_commands; i++) {
         command *c = &d->commands[i];
         for (int phase = 0; phase < c->kernel->n_phases; phase++) {
+            if (c->kernel->tasks(&c->args, phase) == 0) continue; /* the same for all threads: nobody waits alone */
+            if (thread == 0 && c->kernel != &copy_kernel) d->n_launches++;
             run_phase(c, phase, n_threads, d->scratch + (size_t)thread * d->scratch_bytes);
             dlab_team_barrier(d->team);
         }
@@ -276,7 +278,6 @@ static dlab_status cpu_submit(dlab_device *dev, dlab_op op, void *args, dlab_err
     const size_t need = kernel->scratch_bytes ? kernel->scratch_bytes(args) : 0;
     if (need > d->scratch_bytes) DLAB_TRY(grow_scratch(d, need, err));
     memcpy(&new_command(d, kernel)->args.op, args, dlab_op_args_size(op));
-    d->n_launches += (uint64_t)kernel->n_phases;
     return DLAB_OK;
 }
 

@@ -1,13 +1,21 @@
 /* Requests, the static batch, primed prefixes, memory: what the engine promises to whoever drives it. */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "engine_test.h"
 
 /* Counts every allocation of the process, to prove that a step makes none. Sanitizers bring their own malloc. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_MALLOC 0
-static long n_mallocs;
+static _Atomic long n_mallocs;
 #else
 #define COUNTS_MALLOC 1
-static long n_mallocs;
+static _Atomic long n_mallocs;
 extern void *__libc_malloc(size_t n);
 extern void *__libc_calloc(size_t n, size_t m);
 extern void *__libc_realloc(void *p, size_t n);
@@ -28,6 +36,23 @@ void *realloc(void *p, size_t n)
 }
 #endif
 
+/* From here on any other system call kills the process. False where filters are not to be had. */
+static bool only_waiting_allowed(void)
+{
+    static const int allowed[] = {SYS_sched_yield, SYS_futex, SYS_clock_gettime, SYS_exit_group};
+    enum { N_ALLOWED = sizeof allowed / sizeof *allowed };
+    struct sock_filter f[N_ALLOWED + 3] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    for (int i = 0; i < N_ALLOWED; i++) {
+        f[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i],
+                                                (unsigned char)(N_ALLOWED - i), 0);
+    }
+    f[1 + N_ALLOWED] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    f[2 + N_ALLOWED] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {N_ALLOWED + 3, f};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+}
+
 static void submit(dlab_engine *e, int64_t id, const int32_t *prompt, int64_t n, int64_t max_new, int32_t primed)
 {
     dlab_engine_request r = {
@@ -39,9 +64,18 @@ typedef struct {
     int32_t ids[8][64];
     int n[8];
     int steps, pad_rows, prefill_rows, decode_rows;
+    int live_sum;
+    int64_t growths, kv_used_last;
     double flops;
     dlab_finish finish[8];
 } outcome;
+
+static dlab_kv_stats kv_of(const dlab_engine *e)
+{
+    dlab_kv_stats kv;
+    dlab_engine_kv(e, &kv);
+    return kv;
+}
 
 static outcome run_all(dlab_engine *e)
 {
@@ -55,6 +89,9 @@ static outcome run_all(dlab_engine *e)
         o.prefill_rows += st.prefill_rows;
         o.decode_rows += st.decode_rows;
         o.flops += st.flops;
+        o.live_sum += st.seqs;
+        o.growths = kv_of(e).n_growths;
+        o.kv_used_last = st.kv_used_bytes;
         for (int i = 0; i < st.n_tokens; i++) {
             const dlab_step_token *t = &st.tokens[i];
             ck_assert_int_eq(t->index, o.n[t->request]);
@@ -96,35 +133,52 @@ START_TEST(a_static_batch_pads_to_the_longest_and_ends_with_it)
 }
 END_TEST
 
+enum { N_REQUESTS = 6 };
+
+static void assert_tokens(const dlab_model *m, const char *plan, outcome *want)
+{
+    char sets[320];
+    snprintf(sets, sizeof sets, "compute=f32 kv.k=f32 kv.v=f32 threads=2 %s", plan);
+    dlab_engine *e = open_engine(m, sets, 4, 64, 0);
+    for (int i = 0; i < N_REQUESTS; i++) submit(e, i, PROMPT + i, 3 + 5 * i, 12 - i, -1);
+    outcome got = run_all(e);
+    if (want->n[0] == 0) *want = got;
+    for (int i = 0; i < N_REQUESTS; i++) {
+        ck_assert_msg(got.n[i] == 12 - i && memcmp(got.ids[i], want->ids[i], sizeof got.ids[i]) == 0,
+                      "%s: request %d gave other tokens", sets, i);
+    }
+    dlab_engine_destroy(e);
+}
+
+/* Walks the tables of stores, batchers and devices, so that a new entry is held to the same tokens. */
 START_TEST(padding_and_neighbours_do_not_change_a_token)
 {
-    static const char *const plans[] = {
-        "batch.size=1",
-        "batch.size=4",
-        "batch.size=4 batch.padding=skip",
-        "batch.size=4 batch.chunk=3",
-        "batch.size=4 batch.token_budget=5",
-        "batch.size=4 kv.store=none",
-        "batch.size=3 kv.store=none batch.padding=skip",
-        "batch.size=4 kv.growth=double",
-        "batch.size=2 device=guard",
-        "batch.size=2 device=guard kv.store=none",
-    };
+    static const char *const shapes[] = {"batch.size=1", "batch.size=4", "batch.size=3 batch.padding=skip"};
+    static const char *const split[] = {"", "batch.chunk=3", "batch.token_budget=5", "kv.growth=double"};
     dlab_model *m = open_model("synthetic:tiny");
     outcome want = {0};
-    for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
-        char sets[256];
-        snprintf(sets, sizeof sets, "compute=f32 kv.k=f32 kv.v=f32 threads=2 %s", plans[p]);
-        dlab_engine *e = open_engine(m, sets, 4, 64, 0);
-        for (int i = 0; i < 6; i++) submit(e, i, PROMPT + i, 3 + 5 * i, 12 - i, -1);
-        outcome got = run_all(e);
-        if (p == 0) want = got;
-        for (int i = 0; i < 6; i++) {
-            ck_assert_msg(got.n[i] == 12 - i && memcmp(got.ids[i], want.ids[i], sizeof got.ids[i]) == 0,
-                          "%s: request %d gave other tokens", sets, i);
+    int tried = 0;
+    for (size_t s = 0; dlab_kv_stores[s]; s++) {
+        for (size_t b = 0; dlab_batchers[b]; b++) {
+            for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+                for (size_t c = 0; c < sizeof split / sizeof *split; c++) {
+                    if (c > 0 && !dlab_kv_stores[s]->retains) continue;
+                    char plan[256];
+                    snprintf(plan, sizeof plan, "kv.store=%s batch.mode=%s %s %s", dlab_kv_stores[s]->name,
+                             dlab_batchers[b]->name, shapes[k], split[c]);
+                    assert_tokens(m, plan, &want);
+                    tried++;
+                }
+            }
+            for (size_t d = 0; dlab_devices[d]; d++) {
+                char plan[256];
+                snprintf(plan, sizeof plan, "kv.store=%s batch.mode=%s batch.size=2 device=%s", dlab_kv_stores[s]->name,
+                         dlab_batchers[b]->name, dlab_devices[d]->name);
+                assert_tokens(m, plan, &want);
+            }
         }
-        dlab_engine_destroy(e);
     }
+    ck_assert_int_ge(tried, 15);
     dlab_model_close(m);
 }
 END_TEST
@@ -140,11 +194,10 @@ START_TEST(none_recomputes_everything_and_its_flops_say_so)
     ck_assert_int_eq(a.decode_rows, 4);
     ck_assert_int_eq(b.decode_rows, 21 + 22 + 23 + 24);
     ck_assert(b.flops > 3.5 * a.flops);
-    /* the store that keeps nothing holds one layer at a time */
-    dlab_kv_stats ka, kb;
-    dlab_engine_kv(cached, &ka);
-    dlab_engine_kv(none, &kb);
-    ck_assert_int_eq(ka.pool_bytes, kb.pool_bytes * dlab_model_get_info(m)->n_layers);
+    /* the store that keeps nothing holds one layer at a time, and no token after a step */
+    ck_assert_int_eq(kv_of(cached).pool_bytes, kv_of(none).pool_bytes * dlab_model_get_info(m)->n_layers);
+    ck_assert_int_eq(b.kv_used_last, 0);
+    ck_assert_int_gt(a.kv_used_last, 0);
     dlab_engine_destroy(cached);
     dlab_engine_destroy(none);
     dlab_model_close(m);
@@ -171,9 +224,7 @@ START_TEST(a_primed_prefix_is_prefilled_once_and_rewound)
             dlab_engine_cancel(e);
         }
         dlab_engine_unprime(e);
-        dlab_kv_stats kv;
-        dlab_engine_kv(e, &kv);
-        ck_assert_int_eq(kv.reserved_bytes, 0);
+        ck_assert_int_eq(kv_of(e).reserved_bytes, 0);
         dlab_engine_destroy(whole);
         dlab_engine_destroy(e);
     }
@@ -246,21 +297,111 @@ START_TEST(a_step_allocates_nothing_after_the_first)
 }
 END_TEST
 
-START_TEST(a_growing_store_counts_its_growths)
+START_TEST(a_step_makes_no_system_call_but_those_of_waiting_threads)
+{
+    dlab_model *m = open_model("synthetic:tiny-q4");
+    fflush(NULL);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        dlab_engine *e = open_engine(m, "batch.size=2 threads=2", 2, 64, 0);
+        dlab_step st;
+        dlab_error err;
+        for (int i = 0; i < 2; i++) submit(e, i, PROMPT, 12, 40, -1);
+        for (int i = 0; i < 3; i++) dlab_engine_step(e, &st, &err);
+        if (!only_waiting_allowed()) _exit(77);
+        for (int i = 0; i < 30; i++) {
+            if (dlab_engine_step(e, &st, &err) != DLAB_OK) _exit(1);
+        }
+        _exit(0);
+    }
+    int status = 0;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        fprintf(stderr, "skipped: this system has no seccomp filters\n");
+    else
+        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a step made a system call: wait status %x",
+                      status);
+    dlab_model_close(m);
+}
+END_TEST
+
+START_TEST(live_sequences_are_counted_whether_or_not_they_have_rows)
+{
+    dlab_model *m = open_model("synthetic:tiny");
+    dlab_engine *e = open_engine(m, "batch.size=4 batch.token_budget=4 batch.padding=skip", 4, 64, 0);
+    for (int i = 0; i < 4; i++) submit(e, i, PROMPT, 4, 2, -1);
+    outcome o = run_all(e);
+    /* four prefill steps, one sequence each, and one decode step: all four are alive in every one */
+    ck_assert_int_eq(o.steps, 5);
+    ck_assert_int_eq(o.live_sum, 20);
+    dlab_engine_destroy(e);
+    dlab_model_close(m);
+}
+END_TEST
+
+START_TEST(an_ended_batch_leaves_the_engine_free)
+{
+    dlab_model *m = open_model("synthetic:tiny");
+    dlab_engine *e = open_engine(m, "", 1, 64, 0);
+    submit(e, 0, PROMPT, 4, 2, -1);
+    run_all(e);
+    ck_assert_int_eq(kv_of(e).reserved_bytes, 0);
+    double nll[4];
+    OK(dlab_engine_score(e, PROMPT, 4, 4, nll, NULL, NULL, err));
+    dlab_engine_destroy(e);
+    dlab_model_close(m);
+}
+END_TEST
+
+START_TEST(a_request_that_can_never_start_is_an_error_not_a_wait)
+{
+    dlab_model *m = open_model("synthetic:tiny");
+    dlab_engine *e = open_engine(m, "", 1, 64, 0);
+    int32_t handle;
+    OK(dlab_engine_prime(e, PROMPT, 8, &handle, err));
+    submit(e, 3, PROMPT, 4, 2, -1);
+    dlab_step st;
+    dlab_error err = {0};
+    ck_assert_int_eq(dlab_engine_step(e, &st, &err), DLAB_EIMPOSSIBLE);
+    ck_assert_msg(strstr(err.msg, "request 3") != NULL, "%s", err.msg);
+    dlab_engine_destroy(e);
+    dlab_model_close(m);
+}
+END_TEST
+
+/* Each run pays for its own growth, the one after a warm-up too. */
+START_TEST(a_growing_store_counts_its_growths_in_every_run)
 {
     dlab_model *m = open_model("synthetic:tiny");
     dlab_engine *e = open_engine(m, "kv.growth=double", 1, 500, 0);
     int32_t ids[400];
     fill_ids(ids, 400, 200, 3);
-    submit(e, 0, ids, 400, 2, -1);
-    run_all(e);
-    dlab_kv_stats kv;
-    dlab_engine_kv(e, &kv);
-    ck_assert_int_eq(kv.n_growths, 1); /* 256 → 500, bounded by the maximum */
-    dlab_mem_stats mem;
-    dlab_engine_memory(e, &mem);
-    ck_assert_int_eq((int64_t)mem.pool[DLAB_POOL_KV].used_bytes, kv.pool_bytes);
-    ck_assert_int_ge((int64_t)mem.pool[DLAB_POOL_KV].peak_bytes, kv.pool_bytes + kv.pool_bytes * 256 / 500);
+    for (int run = 1; run <= 3; run++) {
+        int64_t small = kv_of(e).pool_bytes;
+        dlab_engine_reset_peaks(e);
+        submit(e, 0, ids, 400, 2, -1);
+        run_all(e);
+        dlab_kv_stats kv = kv_of(e);
+        ck_assert_int_eq(kv.n_growths, run); /* 256 → 500, bounded by the maximum */
+        ck_assert_int_eq(kv.pool_bytes, small * 500 / 256);
+        dlab_mem_stats mem;
+        dlab_engine_memory(e, &mem);
+        ck_assert_int_eq((int64_t)mem.pool[DLAB_POOL_KV].used_bytes, kv.pool_bytes);
+        ck_assert_int_eq((int64_t)mem.pool[DLAB_POOL_KV].peak_bytes, kv.pool_bytes + small);
+        dlab_engine_cancel(e);
+        ck_assert_int_eq(kv_of(e).pool_bytes, small);
+    }
+    /* a primed prefix keeps what it needs, and its content */
+    int32_t handle = -1, ended[2][8];
+    OK(dlab_engine_prime(e, ids, 300, &handle, err));
+    for (int run = 0; run < 2; run++) {
+        submit(e, 0, ids + 300, 5, 8, handle);
+        outcome o = run_all(e);
+        memcpy(ended[run], o.ids[0], sizeof ended[run]);
+        dlab_engine_cancel(e);
+    }
+    ck_assert_mem_eq(ended[0], ended[1], sizeof ended[0]);
     dlab_engine_destroy(e);
     dlab_model_close(m);
 }
@@ -281,6 +422,7 @@ static void refuses(const dlab_model *m, const char *sets, int64_t tokens, dlab_
 START_TEST(plans_that_cannot_work_say_why)
 {
     dlab_model *m = open_model("synthetic:tiny");
+    refuses(m, "kv.store=none kv.growth=double", 64, DLAB_EIMPOSSIBLE, "kv.growth");
     refuses(m, "kv.store=none batch.chunk=8", 64, DLAB_EIMPOSSIBLE, "batch.chunk");
     refuses(m, "kv.store=none batch.token_budget=8", 64, DLAB_EIMPOSSIBLE, "batch.token_budget");
     refuses(m, "batch.size=8 batch.token_budget=4", 64, DLAB_EIMPOSSIBLE, "batch.token_budget");
@@ -365,7 +507,11 @@ int main(void)
     tcase_add_test(t, end_of_sequence_ends_a_request);
     tcase_add_test(t, sampling_depends_on_the_seed_alone);
     tcase_add_test(t, a_step_allocates_nothing_after_the_first);
-    tcase_add_test(t, a_growing_store_counts_its_growths);
+    tcase_add_test(t, a_step_makes_no_system_call_but_those_of_waiting_threads);
+    tcase_add_test(t, a_growing_store_counts_its_growths_in_every_run);
+    tcase_add_test(t, live_sequences_are_counted_whether_or_not_they_have_rows);
+    tcase_add_test(t, an_ended_batch_leaves_the_engine_free);
+    tcase_add_test(t, a_request_that_can_never_start_is_an_error_not_a_wait);
     tcase_add_test(t, plans_that_cannot_work_say_why);
     tcase_add_test(t, requests_that_cannot_fit_are_refused_with_the_sum);
     tcase_add_test(t, the_estimate_is_what_the_pools_measure);

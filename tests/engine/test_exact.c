@@ -75,14 +75,23 @@ END_TEST
 START_TEST(threads_chunks_growth_and_devices_give_the_same_bits)
 {
     static const char *const variants[] = {
-        "threads=1",          "threads=2",
-        "threads=3",          "threads=7",
-        "batch.chunk=1",      "batch.chunk=3",
-        "batch.chunk=64",     "batch.chunk=255",
-        "batch.chunk=257",    "kv.growth=double batch.chunk=40",
-        "kv.max_tokens=1000", "batch.token_budget=17",
-        "device=guard",       "device=guard batch.chunk=100 threads=2",
-        "kv.store=none",      "kv.store=none device=guard",
+        "device=guard kv.growth=double batch.chunk=40",
+        "threads=1",
+        "threads=2",
+        "threads=3",
+        "threads=7",
+        "batch.chunk=1",
+        "batch.chunk=3",
+        "batch.chunk=64",
+        "batch.chunk=255",
+        "batch.chunk=257",
+        "kv.growth=double batch.chunk=40",
+        "kv.max_tokens=1000",
+        "batch.token_budget=17",
+        "device=guard",
+        "device=guard batch.chunk=100 threads=2",
+        "kv.store=none",
+        "kv.store=none device=guard",
     };
     dlab_model *m = open_model(models[_i]);
     size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
@@ -146,7 +155,7 @@ static void ragged_logits(dlab_engine *e, const int32_t *ids, const int *lengths
 {
     dlab_slice slices[RAGGED];
     for (int i = 0; i < n; i++) {
-        OK(dlab_engine_open_seq(e, i));
+        OK(dlab_engine_open_seq(e, i, err));
         memcpy(e->batch.seqs[i].ids, ids + i * N, (size_t)lengths[i] * sizeof *ids);
         e->batch.seqs[i].n_ids = lengths[i] - decode_steps;
     }

@@ -42,10 +42,11 @@ static int64_t longest_due(const fixed *b, const dlab_batch_state *st)
     return longest;
 }
 
-static void admit_group(fixed *b, dlab_batch_state *st)
+static dlab_status admit_group(fixed *b, dlab_batch_state *st, dlab_error *err)
 {
     while (b->n < st->batch_size) {
-        int seq = dlab_batch_admit(st);
+        int seq = -1;
+        DLAB_TRY(dlab_batch_admit(st, &seq, err));
         if (seq < 0) break;
         b->group[b->n++] = (member){.seq = seq};
     }
@@ -53,6 +54,7 @@ static void admit_group(fixed *b, dlab_batch_state *st)
     for (int i = 0; i < b->n && st->pad; i++) {
         b->group[i].pads_left = longest - dlab_seq_due(st, &st->seqs[b->group[i].seq]);
     }
+    return DLAB_OK;
 }
 
 static bool group_ended(const fixed *b, const dlab_batch_state *st)
@@ -113,16 +115,21 @@ static int decode(fixed *b, const dlab_batch_state *st, dlab_slice *out)
     return n;
 }
 
-static int next(dlab_batcher *base, dlab_batch_state *st, dlab_slice *out)
+static dlab_status next(dlab_batcher *base, dlab_batch_state *st, dlab_slice *out, int *n, dlab_error *err)
 {
     fixed *b = (fixed *)base;
-    if (b->n > 0 && group_ended(b, st)) {
-        for (int i = 0; i < b->n; i++) st->close(st->ctx, b->group[i].seq);
-        b->n = 0;
-    }
-    if (b->n == 0) admit_group(b, st);
-    int n = prefill(b, st, out);
-    return n > 0 ? n : decode(b, st, out);
+    if (b->n == 0) DLAB_TRY(admit_group(b, st, err));
+    *n = prefill(b, st, out);
+    if (*n == 0) *n = decode(b, st, out);
+    return DLAB_OK;
+}
+
+static void settle(dlab_batcher *base, dlab_batch_state *st)
+{
+    fixed *b = (fixed *)base;
+    if (!group_ended(b, st)) return;
+    for (int i = 0; i < b->n; i++) st->close(st->ctx, b->group[i].seq);
+    b->n = 0;
 }
 
 const dlab_batcher_ops dlab_batcher_static = {
@@ -131,5 +138,6 @@ const dlab_batcher_ops dlab_batcher_static = {
     .create = create,
     .destroy = destroy,
     .next = next,
+    .settle = settle,
     .reset = reset,
 };

@@ -16,16 +16,19 @@ static dlab_status create(const dlab_kv_config *cfg, dlab_kv_store **out, dlab_e
     return dlab_kv_slab_create(&dlab_kv_store_contiguous, cfg, cfg->n_layers, first_cap(cfg), out, err);
 }
 
+static void reset(dlab_kv_store *s) { dlab_kv_slab_shrink(s, first_cap(&((dlab_kv_slab *)s)->cfg)); }
+
 const dlab_kv_store_ops dlab_kv_store_contiguous = {
     .name = "contiguous",
     .summary = "one reserved region a sequence; only new positions are projected",
     .retains = true,
-    .max_segs = 1,
+    .max_segs = dlab_kv_slab_max_segs,
     .bytes = bytes,
     .create = create,
     .destroy = dlab_kv_slab_destroy,
     .open = dlab_kv_slab_open,
     .close = dlab_kv_slab_close,
+    .reset = reset,
     .extend = dlab_kv_slab_extend,
     .set_live = dlab_kv_slab_set_live,
     .place = dlab_kv_slab_place,

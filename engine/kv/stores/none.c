@@ -17,16 +17,19 @@ static void view(const dlab_kv_store *s, int layer, dlab_kv_view *out)
     dlab_kv_slab_view(s, 0, out);
 }
 
+static void reset(dlab_kv_store *s) { (void)s; }
+
 const dlab_kv_store_ops dlab_kv_store_none = {
     .name = "none",
     .summary = "no cache: every step recomputes the whole prefix (a buffer of one layer holds K and V meanwhile)",
     .retains = false,
-    .max_segs = 1,
+    .max_segs = dlab_kv_slab_max_segs,
     .bytes = bytes,
     .create = create,
     .destroy = dlab_kv_slab_destroy,
     .open = dlab_kv_slab_open,
     .close = dlab_kv_slab_close,
+    .reset = reset,
     .extend = dlab_kv_slab_extend,
     .set_live = dlab_kv_slab_set_live,
     .place = dlab_kv_slab_place,
