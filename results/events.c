@@ -11,7 +11,11 @@ static int compare_tokens(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static bool index_in(const dlab_metric_window *w, int32_t index) { return index >= w->first && index <= w->last; }
+bool dlab_event_in_window(const dlab_ev_token *t, const dlab_metric_window *w)
+{
+    return t->index >= w->first && t->index <= w->last && t->request >= w->first_request &&
+           t->request <= w->last_request;
+}
 
 /* Tokens come in the order of time. Where request ids are small numbers, as our own are, dealing them out by request
  * keeps each request's tokens in order and is much faster than a general sort; false when that does not work out. */
@@ -44,7 +48,7 @@ dlab_ev_token *dlab_events_tokens(const dlab_run *r, const dlab_metric_window *w
         return NULL;
     }
     for (size_t i = 0; i < r->n_tokens; i++)
-        if (index_in(w, r->tokens[i].index) && isfinite(r->tokens[i].t)) in[(*n)++] = r->tokens[i];
+        if (dlab_event_in_window(&r->tokens[i], w) && isfinite(r->tokens[i].t)) in[(*n)++] = r->tokens[i];
     if (!deal_by_request(in, *n, out)) {
         memcpy(out, in, *n * sizeof *out);
         if (*n > 1) qsort(out, *n, sizeof *out, compare_tokens);
@@ -68,20 +72,13 @@ static size_t step_of(const dlab_run *r, double t)
     return lo ? lo - 1 : 0;
 }
 
-static bool store_retains(const dlab_run *r)
+/* The last piece of a padded prompt can be all padding: that is the price of a prefill too. */
+static dlab_step_kind kind_of(const dlab_ev_step *s, const dlab_step_facts *f)
 {
-    for (size_t i = 0; i < r->n_steps; i++)
-        if (r->steps[i].kv_used > 0) return true;
-    return false;
-}
-
-static dlab_step_kind kind_of(const dlab_ev_step *s, const dlab_step_facts *f, bool retains)
-{
-    bool prefill = f->n_first > 0 || (s->prefill_rows > 0 && (retains || f->n_later == 0));
-    bool decode = f->n_later > 0 || (retains && s->decode_rows > 0);
+    bool prefill = f->n_first > 0 || s->prefill_rows > 0, decode = f->n_later > 0 || s->decode_rows > 0;
     if (prefill && decode) return DLAB_STEP_MIXED;
-    if (prefill) return DLAB_STEP_PREFILL;
-    return decode ? DLAB_STEP_DECODE : DLAB_STEP_IDLE;
+    if (decode) return DLAB_STEP_DECODE;
+    return prefill || s->pad_rows > 0 ? DLAB_STEP_PREFILL : DLAB_STEP_IDLE;
 }
 
 dlab_step_facts *dlab_events_steps(const dlab_run *r, const dlab_metric_window *w)
@@ -98,10 +95,9 @@ dlab_step_facts *dlab_events_steps(const dlab_run *r, const dlab_metric_window *
             f->n_first++;
         else
             f->n_later++;
-        if (!index_in(w, t->index)) f->in_window = false;
+        if (!dlab_event_in_window(t, w)) f->in_window = false;
     }
-    bool retains = store_retains(r);
-    for (size_t i = 0; i < r->n_steps; i++) facts[i].kind = kind_of(&r->steps[i], &facts[i], retains);
+    for (size_t i = 0; i < r->n_steps; i++) facts[i].kind = kind_of(&r->steps[i], &facts[i]);
     return facts;
 }
 
@@ -121,8 +117,11 @@ dlab_step_sum dlab_events_sum(const dlab_run *r, const dlab_step_facts *facts, i
         sum.rows += s->rows;
         sum.prefill_rows += s->prefill_rows;
         sum.pad_rows += s->pad_rows;
-        sum.budget += s->budget;
-        sum.budget_rows += s->budget > 0 ? s->rows : 0;
+        if (s->budget > 0) {
+            sum.budget += s->budget;
+            sum.budget_rows += s->rows;
+            sum.budget_steps++;
+        }
         sum.seqs += s->seqs;
         sum.slots += s->slots;
         sum.launches += s->launches;

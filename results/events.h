@@ -9,14 +9,15 @@
 /* Every metric starts from this and fills it in when it has what it needs. */
 #define DLAB_METRIC_MISSING ((dlab_metric_value){.value = NAN})
 
+bool dlab_event_in_window(const dlab_ev_token *t, const dlab_metric_window *w);
 /* The run's tokens inside the window, by request and index; those without a time are left out. malloc'd, NULL when there
  * are none (or memory is out: the metric is then missing). */
 dlab_ev_token *dlab_events_tokens(const dlab_run *r, const dlab_metric_window *w, size_t *n);
 
 typedef enum {
-    DLAB_STEP_IDLE,    /* neither prompt rows nor tokens after the first */
-    DLAB_STEP_PREFILL, /* puts prompts into the cache, nothing else */
-    DLAB_STEP_DECODE,  /* makes tokens after the first, nothing else */
+    DLAB_STEP_IDLE,    /* no rows, no tokens */
+    DLAB_STEP_PREFILL, /* works towards first tokens, nothing else; padding of prompts alone is that too */
+    DLAB_STEP_DECODE,  /* works towards tokens after the first, nothing else */
     DLAB_STEP_MIXED
 } dlab_step_kind;
 
@@ -26,14 +27,13 @@ typedef struct {
     bool in_window;           /* none of its tokens lies outside the window */
 } dlab_step_facts;
 
-/* One entry a step. Rows that a store without a cache computes again are decode work when the step makes tokens after
- * the first: such a store ends no step with bytes in use. malloc'd; NULL when there are no steps or memory is out. */
+/* One entry a step. malloc'd; NULL when there are no steps or memory is out. */
 dlab_step_facts *dlab_events_steps(const dlab_run *r, const dlab_metric_window *w);
 
 /* Sum over the steps of one kind inside the window; DLAB_STEPS_ALL for every step of the run. */
 #define DLAB_STEPS_ALL (-1)
 typedef struct {
-    int64_t steps, rows, prefill_rows, pad_rows, budget, budget_rows, seqs, slots, launches, later_tokens;
+    int64_t steps, rows, prefill_rows, pad_rows, budget, budget_rows, budget_steps, seqs, slots, launches, later_tokens;
     double seconds, bytes, kv_bytes, flops;
 } dlab_step_sum;
 dlab_step_sum dlab_events_sum(const dlab_run *r, const dlab_step_facts *facts, int kind);

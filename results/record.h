@@ -44,11 +44,13 @@ dlab_status dlab_record_write_part(const char *out_path, const dlab_settings *me
                                    dlab_error *err);
 /* Reads a part if it is there and whole: DLAB_EIO if absent, DLAB_EFORMAT if it is not ours or damaged. */
 dlab_status dlab_record_read_part(const char *path, dlab_run *out, dlab_error *err);
-/* Writes the master; runs that have a part file are linked, their tables are not copied. */
+/* Writes the master; runs that have a part file are linked, their tables are not copied. Every run is summarized, so that
+ * writing it again does not go through old runs' events. */
 dlab_status dlab_record_write_master(const char *out_path, const dlab_record *r, dlab_error *err);
-/* Copies everything in, writes the final file, removes the parts. */
+/* Copies everything in, writes the final file, removes the parts. Runs whose events were dropped are read back from their
+ * parts first: afterwards the record in memory has every run's tables, and windows of tokens can be computed. */
 dlab_status dlab_record_finish(const char *out_path, dlab_record *r, dlab_error *err);
-/* Reads a master or a final file, with every run's tables. Bounds-checked: any damage is DLAB_EFORMAT in one line. */
+/* Reads a master or a final file, with every run's tables. Columns that came with a later version may be missing. Bounds-checked: any damage is DLAB_EFORMAT in one line. */
 dlab_status dlab_record_read(const char *path, dlab_record *out, dlab_error *err);
 
 #endif

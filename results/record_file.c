@@ -11,13 +11,14 @@
 #include "results/record_parts.h"
 
 const dlab_h5_column dlab_record_index_columns[] = {
-    {"run", DLAB_H5_I32, offsetof(dlab_record_index, run), 4, 0, "1", "its group is /runs/NNNN of this number"},
-    {"point", DLAB_H5_I32, offsetof(dlab_record_index, point), 4, 0, "1", "point, from 0"},
-    {"repeat", DLAB_H5_I32, offsetof(dlab_record_index, repeat), 4, 0, "1", "repeat, from 0"},
-    {"key", DLAB_H5_STR, offsetof(dlab_record_index, key), 17, 0, "",
+    {"run", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(dlab_record_index, run), 4, 0, "1",
+     "its group is /runs/NNNN of this number"},
+    {"point", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(dlab_record_index, point), 4, 0, "1", "point, from 0"},
+    {"repeat", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(dlab_record_index, repeat), 4, 0, "1", "repeat, from 0"},
+    {"key", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(dlab_record_index, key), 17, 0, "",
      "hash of effective configuration, weights, binary, environment, schema"},
-    {"status", DLAB_H5_STR, offsetof(dlab_record_index, status), 16, 0, "", "status of the run"},
-    {"file", DLAB_H5_STR, offsetof(dlab_record_index, file), 512, 0, "",
+    {"status", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(dlab_record_index, status), 16, 0, "", "status of the run"},
+    {"file", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(dlab_record_index, file), 512, 0, "",
      "part that holds the run, relative to this file; empty: this file"},
 };
 const size_t dlab_record_index_n_columns = sizeof dlab_record_index_columns / sizeof *dlab_record_index_columns;
@@ -93,8 +94,25 @@ static size_t count_runs(const dlab_record *r)
     return n;
 }
 
+/* Gives a run whose events were dropped its tables again, from its part. */
+static dlab_status load_events(const char *out_path, dlab_run *run, dlab_error *err)
+{
+    char part[PATH_MAX];
+    dlab_run whole;
+    if (!run->dropped) return DLAB_OK;
+    dlab_record_part_path(out_path, run->key, run->repeat, part, sizeof part);
+    DLAB_TRY(dlab_record_read_part(part, &whole, err));
+    dlab_status st = DLAB_OK;
+    if (strcmp(whole.key, run->key) == 0)
+        dlab_run_move_events(&whole, run);
+    else
+        st = DLAB_FAIL(err, DLAB_EFORMAT, "%s: holds run %s, expected %s", part, whole.key, run->key);
+    dlab_run_free(&whole);
+    return st;
+}
+
 /* Puts the run into the file, or a link when its part is there. */
-static dlab_status put_or_link(const dlab_h5_out *o, hid_t runs, const dlab_run *run, bool link, dlab_record_index *row,
+static dlab_status put_or_link(const dlab_h5_out *o, hid_t runs, dlab_run *run, bool link, dlab_record_index *row,
                                dlab_error *err)
 {
     char name[DLAB_RUN_NAME], part[PATH_MAX];
@@ -102,8 +120,10 @@ static dlab_status put_or_link(const dlab_h5_out *o, hid_t runs, const dlab_run 
     dlab_record_part_path(o->path, run->key, run->repeat, part, sizeof part);
     snprintf(row->key, sizeof row->key, "%s", run->key);
     snprintf(row->status, sizeof row->status, "%s", dlab_run_status_text(run->status));
-    if (!link || !run->key[0] || strlen(relative_part(part)) >= sizeof row->file || !dlab_file_exists(part))
+    if (!link || !run->key[0] || strlen(relative_part(part)) >= sizeof row->file || !dlab_file_exists(part)) {
+        DLAB_TRY(load_events(o->path, run, err));
         return dlab_record_put_run(o, runs, name, run, err);
+    }
     snprintf(row->file, sizeof row->file, "%.*s", (int)sizeof row->file - 1, relative_part(part));
     return dlab_h5_put_link(o, runs, name, row->file, "/runs/0000", err);
 }
@@ -117,7 +137,7 @@ static dlab_status put_runs(const dlab_h5_out *o, const dlab_record *r, bool lin
     dlab_status st = dlab_h5_make_group(o, o->file, "runs", &runs, err);
     for (size_t i = 0; i < r->n_points; i++) {
         for (size_t k = 0; st == DLAB_OK && k < r->points[i].n_runs; k++, n++) {
-            const dlab_run *run = r->points[i].runs[k];
+            dlab_run *run = r->points[i].runs[k];
             index[n] = (dlab_record_index){.run = (int32_t)n, .point = (int32_t)i, .repeat = run->repeat};
             st = put_or_link(o, runs, run, link, &index[n], err);
         }
@@ -130,8 +150,24 @@ static dlab_status put_runs(const dlab_h5_out *o, const dlab_record *r, bool lin
     return st;
 }
 
+/* Each of the record's runs in turn. */
+static dlab_status for_runs(const dlab_record *r, const char *out_path,
+                            dlab_status (*act)(const char *out_path, dlab_run *run, dlab_error *err), dlab_error *err)
+{
+    for (size_t i = 0; i < r->n_points; i++)
+        for (size_t k = 0; k < r->points[i].n_runs; k++) DLAB_TRY(act(out_path, r->points[i].runs[k], err));
+    return DLAB_OK;
+}
+
+static dlab_status summarize(const char *out_path, dlab_run *run, dlab_error *err)
+{
+    (void)out_path;
+    return dlab_run_summarize(run, err);
+}
+
 static dlab_status write_record(const char *path, const dlab_record *r, bool link, bool complete, dlab_error *err)
 {
+    DLAB_TRY(for_runs(r, path, summarize, err));
     dlab_h5_quiet quiet = dlab_h5_quiet_begin();
     dlab_h5_out o;
     dlab_status st = dlab_h5_create(path, &o, err);
@@ -150,6 +186,8 @@ dlab_status dlab_record_write_part(const char *out_path, const dlab_settings *me
 {
     char part[PATH_MAX], folder[PATH_MAX];
     dlab_record_part_path(out_path, run->key, run->repeat, part, sizeof part);
+    if (run->dropped)
+        return DLAB_FAIL(err, DLAB_EINTERNAL, "%s: the run's events were dropped, they are in its part only", part);
     snprintf(folder, sizeof folder, "%.*s.h5.parts", stem_length(out_path), out_path);
     DLAB_TRY(dlab_dir_make(folder, err));
     dlab_h5_quiet quiet = dlab_h5_quiet_begin();
@@ -193,6 +231,7 @@ static void remove_parts(const char *out_path, const dlab_record *r)
 
 dlab_status dlab_record_finish(const char *out_path, dlab_record *r, dlab_error *err)
 {
+    DLAB_TRY(for_runs(r, out_path, load_events, err));
     DLAB_TRY(write_record(out_path, r, false, true, err));
     r->complete = true;
     remove_parts(out_path, r);

@@ -20,9 +20,18 @@ void dlab_h5_quiet_end(const dlab_h5_quiet *q);
 
 typedef enum { DLAB_H5_I32, DLAB_H5_I64, DLAB_H5_F64, DLAB_H5_STR } dlab_h5_type;
 
+/* What a reader makes of a table without the column. Each column that a later version adds is one of the last two, so that
+ * older records stay readable. */
+typedef enum {
+    DLAB_H5_NEEDED,  /* the table is not ours */
+    DLAB_H5_UNKNOWN, /* NaN, −1, "" */
+    DLAB_H5_ZERO
+} dlab_h5_absence;
+
 typedef struct {
     const char *name;
     dlab_h5_type type;
+    dlab_h5_absence absent;
     size_t offset;    /* in the row, in memory */
     size_t size;      /* strings: bytes in memory, NUL included */
     size_t file_size; /* strings: bytes in the file, NUL included; 0: as in memory */
@@ -78,7 +87,10 @@ dlab_status dlab_h5_get_f64(const dlab_h5_in *in, hid_t object, const char *name
 dlab_status dlab_h5_get_settings(const dlab_h5_in *in, hid_t object, dlab_settings *out, dlab_error *err);
 dlab_status dlab_h5_get_text(const dlab_h5_in *in, hid_t at, const char *name, char **text, size_t *n_bytes,
                              dlab_error *err);
-/* *rows is malloc'd, NULL when n is 0; strings are terminated. Columns that the file has beyond these are ignored. */
+/* Leaves *value alone when the object has no such attribute. */
+dlab_status dlab_h5_get_i64_if(const dlab_h5_in *in, hid_t object, const char *name, int64_t *value, dlab_error *err);
+/* *rows is malloc'd, NULL when n is 0; strings are terminated. Columns that the file has beyond these are ignored; those
+ * that it lacks are filled as `absent` says. */
 dlab_status dlab_h5_get_table(const dlab_h5_in *in, hid_t at, const char *name, const dlab_h5_column *columns,
                               size_t n_columns, size_t row_bytes, void **rows, size_t *n, dlab_error *err);
 

@@ -1,5 +1,6 @@
 /* Reading a record's image. The file may be anything: truncated, of another program, or made to do harm. */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #define FILE_MAX      ((size_t)4 << 30)
 #define ROW_MAX       ((size_t)1 << 20)
+#define COLUMNS_MAX   64 /* that we ask for */
 #define CHUNK_MAX     ((size_t)64 << 20)
 #define DEFLATE_RATIO 1100 /* no deflate stream expands further */
 
@@ -102,6 +104,11 @@ static dlab_status get_number(const dlab_h5_in *in, hid_t object, const char *na
 dlab_status dlab_h5_get_i64(const dlab_h5_in *in, hid_t object, const char *name, int64_t *value, dlab_error *err)
 {
     return get_number(in, object, name, H5T_INTEGER, H5T_NATIVE_INT64, value, err);
+}
+
+dlab_status dlab_h5_get_i64_if(const dlab_h5_in *in, hid_t object, const char *name, int64_t *value, dlab_error *err)
+{
+    return H5Aexists(object, name) == 0 ? DLAB_OK : dlab_h5_get_i64(in, object, name, value, err);
 }
 
 dlab_status dlab_h5_get_f64(const dlab_h5_in *in, hid_t object, const char *name, double *value, dlab_error *err)
@@ -228,14 +235,16 @@ dlab_status dlab_h5_get_text(const dlab_h5_in *in, hid_t at, const char *name, c
     return st;
 }
 
+/* The columns that the table has are copied to `there`, in their order. */
 static dlab_status check_columns(const dlab_h5_in *in, hid_t type, const char *name, const dlab_h5_column *columns,
-                                 size_t n_columns, dlab_error *err)
+                                 size_t n_columns, dlab_h5_column *there, size_t *n_there, dlab_error *err)
 {
     static const H5T_class_t classes[] = {H5T_INTEGER, H5T_INTEGER, H5T_FLOAT, H5T_STRING};
     if (H5Tget_class(type) != H5T_COMPOUND)
         return DLAB_FAIL(err, DLAB_EFORMAT, "%s: %.64s is not a table", in->path, name);
     for (size_t i = 0; i < n_columns; i++) {
         int at = H5Tget_member_index(type, columns[i].name);
+        if (at < 0 && columns[i].absent != DLAB_H5_NEEDED) continue;
         hid_t member = at >= 0 ? H5Tget_member_type(type, (unsigned)at) : H5I_INVALID_HID;
         bool good = member >= 0 && H5Tget_class(member) == classes[columns[i].type] &&
                     (columns[i].type != DLAB_H5_STR || H5Tis_variable_str(member) == 0);
@@ -243,8 +252,10 @@ static dlab_status check_columns(const dlab_h5_in *in, hid_t type, const char *n
         if (!good)
             return DLAB_FAIL(err, DLAB_EFORMAT, "%s: table %.64s: column %s is missing or of another type", in->path,
                              name, columns[i].name);
+        there[(*n_there)++] = columns[i];
     }
-    return DLAB_OK;
+    return *n_there > 0 ? DLAB_OK
+                        : DLAB_FAIL(err, DLAB_EFORMAT, "%s: table %.64s has none of its columns", in->path, name);
 }
 
 /* Rows that the table claims, held against what the file can possibly store. */
@@ -268,6 +279,33 @@ static dlab_status count_rows(const dlab_h5_in *in, hid_t set, hid_t type, const
     return DLAB_OK;
 }
 
+static void fill_absent(const dlab_h5_column *c, size_t row_bytes, char *rows, size_t n)
+{
+    const bool zero = c->absent == DLAB_H5_ZERO;
+    const int32_t i32 = zero ? 0 : -1;
+    const int64_t i64 = zero ? 0 : -1;
+    const double f64 = zero ? 0 : NAN;
+    for (size_t r = 0; r < n; r++) {
+        char *at = rows + r * row_bytes + c->offset;
+        if (c->type == DLAB_H5_I32) memcpy(at, &i32, sizeof i32);
+        if (c->type == DLAB_H5_I64) memcpy(at, &i64, sizeof i64);
+        if (c->type == DLAB_H5_F64) memcpy(at, &f64, sizeof f64);
+        if (c->type == DLAB_H5_STR) *at = '\0';
+    }
+}
+
+/* Both lists are in the same order. */
+static void fill_all_absent(const dlab_h5_column *columns, size_t n_columns, const dlab_h5_column *there,
+                            size_t n_there, size_t row_bytes, char *rows, size_t n)
+{
+    for (size_t i = 0, k = 0; i < n_columns; i++) {
+        if (k < n_there && there[k].offset == columns[i].offset)
+            k++;
+        else
+            fill_absent(&columns[i], row_bytes, rows, n);
+    }
+}
+
 static void terminate_strings(const dlab_h5_column *columns, size_t n_columns, size_t row_bytes, char *rows, size_t n)
 {
     for (size_t i = 0; i < n_columns; i++)
@@ -278,17 +316,19 @@ static void terminate_strings(const dlab_h5_column *columns, size_t n_columns, s
 dlab_status dlab_h5_get_table(const dlab_h5_in *in, hid_t at, const char *name, const dlab_h5_column *columns,
                               size_t n_columns, size_t row_bytes, void **rows, size_t *n, dlab_error *err)
 {
+    dlab_h5_column there[COLUMNS_MAX];
+    size_t claimed = 0, n_there = 0;
     *rows = NULL;
     *n = 0;
-    size_t claimed = 0;
+    if (n_columns > COLUMNS_MAX) return DLAB_FAIL(err, DLAB_EINTERNAL, "table %s has too many columns", name);
     DLAB_TRY(check_hard(in, at, name, err));
     hid_t set = H5Dopen2(at, name, H5P_DEFAULT), memory = H5I_INVALID_HID;
     hid_t type = set >= 0 ? H5Dget_type(set) : H5I_INVALID_HID;
     dlab_status st = type >= 0 ? DLAB_OK : damaged(in, name, err);
-    if (st == DLAB_OK) st = check_columns(in, type, name, columns, n_columns, err);
+    if (st == DLAB_OK) st = check_columns(in, type, name, columns, n_columns, there, &n_there, err);
     if (st == DLAB_OK) st = count_rows(in, set, type, name, row_bytes, &claimed, err);
     if (st != DLAB_OK || claimed == 0) goto done;
-    memory = dlab_h5_memory_type(columns, n_columns, row_bytes);
+    memory = dlab_h5_memory_type(there, n_there, row_bytes);
     *rows = calloc(claimed, row_bytes);
     if (!*rows)
         st = DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for the %zu rows of %.64s", in->path, claimed, name);
@@ -296,6 +336,7 @@ dlab_status dlab_h5_get_table(const dlab_h5_in *in, hid_t at, const char *name, 
         st = damaged(in, name, err);
     if (st == DLAB_OK && *rows) {
         *n = claimed;
+        fill_all_absent(columns, n_columns, there, n_there, row_bytes, *rows, claimed);
         terminate_strings(columns, n_columns, row_bytes, *rows, claimed);
     } else {
         free(*rows);

@@ -16,14 +16,14 @@ typedef struct {
 
 #define N_FIXED 7
 static const dlab_h5_column fixed_columns[N_FIXED] = {
-    {"point", DLAB_H5_I32, offsetof(point_row, point), 4, 0, "1", "point, from 0"},
-    {"n_runs", DLAB_H5_I32, offsetof(point_row, n_runs), 4, 0, "1", "runs in this record"},
-    {"n_planned", DLAB_H5_I32, offsetof(point_row, n_planned), 4, 0, "1", "runs planned"},
-    {"label", DLAB_H5_STR, offsetof(point_row, label), 160, 0, "", "the swept axes"},
-    {"status", DLAB_H5_STR, offsetof(point_row, status), 16, 0, "",
+    {"point", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(point_row, point), 4, 0, "1", "point, from 0"},
+    {"n_runs", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(point_row, n_runs), 4, 0, "1", "runs in this record"},
+    {"n_planned", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(point_row, n_planned), 4, 0, "1", "runs planned"},
+    {"label", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(point_row, label), 160, 0, "", "the swept axes"},
+    {"status", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(point_row, status), 16, 0, "",
      "ok, truncated, skipped, oom, failed, crashed, hung, pending"},
-    {"reason", DLAB_H5_STR, offsetof(point_row, reason), 512, 0, "", "why it is not ok"},
-    {"warnings", DLAB_H5_STR, offsetof(point_row, warnings), 512, 0, "", "joined by \"; \""},
+    {"reason", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(point_row, reason), 512, 0, "", "why it is not ok"},
+    {"warnings", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(point_row, warnings), 512, 0, "", "joined by \"; \""},
 };
 
 static void take_point(const dlab_point_result *p, size_t index, point_row *row)
@@ -79,7 +79,7 @@ static bool wide_add(wide_table *w, dlab_h5_column c, bool own)
 /* An axis whose values all are whole numbers, or numbers, becomes a number column. */
 static dlab_h5_column axis_column(const dlab_record *r, const char *key)
 {
-    dlab_h5_column c = {key, DLAB_H5_I64, 0, 8, 0, "1", "swept axis"};
+    dlab_h5_column c = {key, DLAB_H5_I64, DLAB_H5_NEEDED, 0, 8, 0, "1", "swept axis"};
     size_t longest = 1;
     for (size_t i = 0; i < r->n_points; i++) {
         const char *v = dlab_settings_get(&r->points[i].axes, key);
@@ -132,8 +132,14 @@ static bool add_metrics(wide_table *w, const dlab_metric *const *metrics, size_t
         for (size_t f = 0; f < N_FIGURES; f++) {
             char name[128];
             snprintf(name, sizeof name, "%s%s", metrics[i]->name, figures[f].suffix);
-            dlab_h5_column c = {
-                name, figures[f].type, 0, 8, 0, f < 2 ? metrics[i]->unit : "1", metrics[i]->description};
+            dlab_h5_column c = {name,
+                                figures[f].type,
+                                DLAB_H5_NEEDED,
+                                0,
+                                8,
+                                0,
+                                f < 2 ? metrics[i]->unit : "1",
+                                metrics[i]->description};
             if (f > 0) c.description = figures[f].description;
             if (!wide_add(w, c, true)) return false;
         }
@@ -225,9 +231,10 @@ typedef struct {
 } setting_row;
 
 static const dlab_h5_column setting_columns[3] = {
-    {"point", DLAB_H5_I32, offsetof(setting_row, point), 4, 0, "1", "point, from 0"},
-    {"key", DLAB_H5_STR, offsetof(setting_row, key), KEY_MAX, 0, "", "key of the experiment's language"},
-    {"value", DLAB_H5_STR, offsetof(setting_row, value), VALUE_MAX, 0, "", "its value as text"},
+    {"point", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(setting_row, point), 4, 0, "1", "point, from 0"},
+    {"key", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(setting_row, key), KEY_MAX, 0, "",
+     "key of the experiment's language"},
+    {"value", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(setting_row, value), VALUE_MAX, 0, "", "its value as text"},
 };
 
 static const dlab_settings *settings_of(const dlab_point_result *p, bool effective)

@@ -5,27 +5,26 @@
 
 #include "results/record_parts.h"
 
-#define I32(row, field, unit, text)                                                                                    \
+#define COLUMN(row, field, type, size, unit, text, absent)                                                             \
     {                                                                                                                  \
-#field, DLAB_H5_I32, offsetof(row, field), 4, 0, unit, text                                                    \
+#field, type, absent, offsetof(row, field), size, 0, unit, text                                                \
     }
-#define I64(row, field, unit, text)                                                                                    \
-    {                                                                                                                  \
-#field, DLAB_H5_I64, offsetof(row, field), 8, 0, unit, text                                                    \
-    }
-#define F64(row, field, unit, text)                                                                                    \
-    {                                                                                                                  \
-#field, DLAB_H5_F64, offsetof(row, field), 8, 0, unit, text                                                    \
-    }
+#define I32(row, field, unit, text) COLUMN(row, field, DLAB_H5_I32, 4, unit, text, DLAB_H5_NEEDED)
+#define I64(row, field, unit, text) COLUMN(row, field, DLAB_H5_I64, 8, unit, text, DLAB_H5_NEEDED)
+#define F64(row, field, unit, text) COLUMN(row, field, DLAB_H5_F64, 8, unit, text, DLAB_H5_NEEDED)
+/* Not every writer has these. */
+#define I32_IF(row, field, unit, text, absent) COLUMN(row, field, DLAB_H5_I32, 4, unit, text, absent)
+#define I64_IF(row, field, unit, text, absent) COLUMN(row, field, DLAB_H5_I64, 8, unit, text, absent)
+#define F64_IF(row, field, unit, text, absent) COLUMN(row, field, DLAB_H5_F64, 8, unit, text, absent)
 
 static const dlab_h5_column request_columns[] = {
     I64(dlab_ev_request, id, "1", "request, from 0"),
     I64(dlab_ev_request, prompt_tokens, "tok", "tokens of the prompt"),
-    I64(dlab_ev_request, depth_tokens, "tok", "tokens already in the cache at the start"),
-    I64(dlab_ev_request, new_tokens, "tok", "tokens asked for"),
+    I64_IF(dlab_ev_request, depth_tokens, "tok", "tokens already in the cache at the start", DLAB_H5_UNKNOWN),
+    I64(dlab_ev_request, new_tokens, "tok", "tokens produced"),
     F64(dlab_ev_request, t_sched, "ns", "when it should arrive, since the run's start"),
-    F64(dlab_ev_request, t_submit, "ns", "when it was handed over"),
-    F64(dlab_ev_request, t_admit, "ns", "when its first step began to be put together"),
+    F64_IF(dlab_ev_request, t_submit, "ns", "when it was handed over", DLAB_H5_UNKNOWN),
+    F64_IF(dlab_ev_request, t_admit, "ns", "when its first step began to be put together", DLAB_H5_UNKNOWN),
     F64(dlab_ev_request, t_first, "ns", "when its first token was there"),
     F64(dlab_ev_request, t_done, "ns", "when its last token was there; NaN: not finished"),
     I32(dlab_ev_request, finish, "1", "0 unfinished, 1 length, 2 end of sequence"),
@@ -33,23 +32,23 @@ static const dlab_h5_column request_columns[] = {
 static const dlab_h5_column token_columns[] = {
     I64(dlab_ev_token, request, "1", "id of the request"),
     I32(dlab_ev_token, index, "1", "place among the request's new tokens, from 0"),
-    I32(dlab_ev_token, token, "1", "the token's id in the vocabulary"),
+    I32_IF(dlab_ev_token, token, "1", "the token's id in the vocabulary", DLAB_H5_UNKNOWN),
     F64(dlab_ev_token, t, "ns", "when its id was readable on the host"),
 };
 static const dlab_h5_column step_columns[] = {
     F64(dlab_ev_step, t_begin, "ns", "begin, since the run's start"),
     F64(dlab_ev_step, t_end, "ns", "end"),
     I32(dlab_ev_step, rows, "1", "token rows computed: prefill + decode + pad"),
-    I32(dlab_ev_step, prefill_rows, "1", "rows of prompts, and rows computed again"),
-    I32(dlab_ev_step, decode_rows, "1", "rows of tokens produced before"),
+    I32(dlab_ev_step, prefill_rows, "1", "rows that lead to a request's first token"),
+    I32(dlab_ev_step, decode_rows, "1", "rows that lead to later tokens, those computed again included"),
     I32(dlab_ev_step, pad_rows, "1", "rows computed for nothing"),
     I32(dlab_ev_step, seqs, "1", "live sequences"),
     I32(dlab_ev_step, slots, "1", "batch.size"),
     I32(dlab_ev_step, launches, "1", "ops launched"),
-    I32(dlab_ev_step, budget, "1", "rows that the budget allowed; 0: none set"),
-    F64(dlab_ev_step, bytes, "B", "bytes that the ops declare to move"),
-    F64(dlab_ev_step, kv_bytes, "B", "those from and to the KV store"),
-    F64(dlab_ev_step, flops, "FLOP", "operations that the ops declare"),
+    I32_IF(dlab_ev_step, budget, "1", "rows that the budget allowed; 0: none set", DLAB_H5_ZERO),
+    F64_IF(dlab_ev_step, bytes, "B", "bytes that the ops declare to move", DLAB_H5_UNKNOWN),
+    F64_IF(dlab_ev_step, kv_bytes, "B", "those of them that are read from the KV store", DLAB_H5_UNKNOWN),
+    F64_IF(dlab_ev_step, flops, "FLOP", "operations that the ops declare", DLAB_H5_UNKNOWN),
     I64(dlab_ev_step, kv_reserved, "B", "KV bytes assigned to live sequences after the step"),
     I64(dlab_ev_step, kv_used, "B", "KV bytes that hold live tokens after the step"),
 };
@@ -59,13 +58,13 @@ static const dlab_h5_column memory_columns[] = {
     I64(dlab_ev_memory, kv, "B", "in use in the KV pool"),
     I64(dlab_ev_memory, activations, "B", "in use in the activations' pool"),
     I64(dlab_ev_memory, scratch, "B", "in use in the scratch pool"),
-    I64(dlab_ev_memory, rss, "B", "resident memory of the process; -1: unknown"),
+    I64_IF(dlab_ev_memory, rss, "B", "resident memory of the process; -1: unknown", DLAB_H5_UNKNOWN),
 };
 static const dlab_h5_column quality_columns[] = {
     I32(dlab_ev_quality, chunk, "1", "window of the text, from 0"),
     I32(dlab_ev_quality, position, "1", "place in the window from which the next token is predicted"),
     I32(dlab_ev_quality, token, "1", "id of the token that follows"),
-    I32(dlab_ev_quality, top1, "1", "most likely id"),
+    I32_IF(dlab_ev_quality, top1, "1", "most likely id", DLAB_H5_UNKNOWN),
     F64(dlab_ev_quality, nll, "nats", "negative log likelihood of the token"),
 };
 
@@ -86,7 +85,8 @@ static const struct {
 #undef TABLE
 };
 
-/* Attributes that are 64-bit integers of dlab_run. Bytes, but for the count of growths. */
+/* Attributes that are 64-bit integers of dlab_run. Bytes, but for the count of growths. One that a record lacks stays as
+ * dlab_run_init has it: unknown. */
 static const struct {
     const char *name;
     size_t at;
@@ -186,7 +186,8 @@ static dlab_status get_attributes(const dlab_h5_in *in, hid_t group, dlab_run *r
     DLAB_TRY(get_i32(in, group, "repeat", &run->repeat, err));
     DLAB_TRY(dlab_h5_get_f64(in, group, "started_unix", &run->started_unix, err));
     DLAB_TRY(dlab_h5_get_f64(in, group, "t_end", &run->t_end, err));
-    for (size_t i = 0; i < N_OF(facts); i++) DLAB_TRY(dlab_h5_get_i64(in, group, facts[i].name, fact_of(run, i), err));
+    for (size_t i = 0; i < N_OF(facts); i++)
+        DLAB_TRY(dlab_h5_get_i64_if(in, group, facts[i].name, fact_of(run, i), err));
     DLAB_TRY(dlab_h5_get_str(in, group, "quality_protocol", run->quality_protocol, sizeof run->quality_protocol, err));
     DLAB_TRY(get_i32(in, group, "quality_first", &run->quality_first, err));
     return dlab_h5_get_str(in, group, "corpus_hash", run->corpus_hash, sizeof run->corpus_hash, err);

@@ -61,8 +61,8 @@ void dlab_table_free(dlab_table *t);
 /* md (aligned for a terminal too), csv, json (strict: a missing number is null). malloc'd text. */
 dlab_status dlab_table_render(const dlab_table *t, const char *format, char **out, dlab_error *err);
 
-/* The ratio of two points on one metric, above 1 when `a` is better than `base`; on metrics of decode only the token
- * indices that both measured are used, and *window tells which. NaN when either is missing. */
+/* The ratio of two points on one metric, above 1 when `a` is better than `base`; on metrics of decode only tokens that
+ * both measured are used, and *window tells which. NaN when either is missing. */
 double dlab_report_ratio(const dlab_metric *m, const dlab_point_result *a, const dlab_point_result *base,
                          dlab_metric_window *window);
 

@@ -76,6 +76,15 @@ static void note_baseline(const dlab_report_spec *s, dlab_notes *out)
     dlab_note(out, "ratios compare %s with that of %s, all else equal; above 1 is better", s->ratio->name, base);
 }
 
+static void window_text(const dlab_metric_window *w, char *buf, size_t size)
+{
+    if (w->first_request == w->last_request)
+        snprintf(buf, size, "tokens 0 to %d of request %lld", w->last, (long long)w->first_request);
+    else
+        snprintf(buf, size, "tokens 0 to %d of requests %lld to %lld", w->last, (long long)w->first_request,
+                 (long long)w->last_request);
+}
+
 static void note_windows(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)
 {
     for (size_t i = 0; s->ratio && s->ratio->windowed && i < r->n_points; i++) {
@@ -84,12 +93,18 @@ static void note_windows(const dlab_record *r, const dlab_report_spec *s, dlab_n
         if (!base || base == p) continue;
         dlab_metric_window w = dlab_points_window(p, base, &uneven);
         if (!uneven) continue;
+        char which[128];
+        const char *status = dlab_run_status_text(base->status);
+        window_text(&w, which, sizeof which);
         if (w.last < 1)
-            dlab_note(out, "%s: no ratio, only one token was measured on both sides (%s is %s)", p->label, base->label,
-                      dlab_run_status_text(base->status));
+            dlab_note(out, "%s: no ratio, no request has two tokens on both sides (%s is %s)", p->label, base->label,
+                      status);
+        else if (!isfinite(dlab_report_ratio(s->ratio, p, base, &w)))
+            dlab_note(out, "%s: no ratio, %s is missing over %s, which both sides measured (%s is %s)", p->label,
+                      s->ratio->name, which, base->label, status);
         else
-            dlab_note(out, "%s: the ratio uses tokens 0 to %d, which both sides measured (%s is %s)", p->label, w.last,
-                      base->label, dlab_run_status_text(base->status));
+            dlab_note(out, "%s: the ratio uses %s, which both sides measured (%s is %s)", p->label, which, base->label,
+                      status);
     }
 }
 

@@ -19,7 +19,9 @@ bool dlab_points_alike(const dlab_point_result *a, const dlab_point_result *b, c
                        const dlab_settings *but);
 
 dlab_summary dlab_point_summary(const dlab_point_result *p, const dlab_metric *m, const dlab_metric_window *w);
-/* Token indices that every counted run of both points measured. *uneven: one side measured more than the other. */
+/* The tokens that every counted run of both points has: all of them when they have the same; else (*uneven) a row of
+ * requests that have two or more everywhere, each up to the smallest last index among them. Without such requests
+ * the window's last is 0. The runs' events are needed. */
 dlab_metric_window dlab_points_window(const dlab_point_result *a, const dlab_point_result *b, bool *uneven);
 /* The exponent between p and the point with the next smaller value of `over`, all else equal; NaN if there is none. */
 double dlab_report_growth(const dlab_record *r, const dlab_metric *m, const char *over, const dlab_point_result *p);

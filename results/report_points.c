@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "results/events.h"
 #include "results/report_parts.h"
 
 const char *dlab_point_get(const dlab_point_result *p, const char *key)
@@ -61,28 +62,107 @@ dlab_summary dlab_point_summary(const dlab_point_result *p, const dlab_metric *m
     return s;
 }
 
-/* The last index that all counted runs of the point reached; −1 when there is none. */
-static int32_t last_index(const dlab_point_result *p)
+/* How far the runs that were looked at got in a request. */
+typedef struct {
+    int64_t request;
+    int32_t last; /* index of the last token that all of them have; −1: one has none */
+    bool same;    /* they all ended there */
+} reach;
+
+typedef struct {
+    reach *items; /* by request */
+    size_t n, n_runs;
+} reaches;
+
+/* One entry a request that has a token. */
+static reaches reaches_of(const dlab_run *r)
 {
-    int32_t last = -1;
+    size_t n_tokens;
+    dlab_ev_token *t = dlab_events_tokens(r, &DLAB_WINDOW_ALL, &n_tokens);
+    reaches out = {.items = t ? malloc((n_tokens + 1) * sizeof *out.items) : NULL, .n_runs = 1};
+    for (size_t i = 0; out.items && i < n_tokens; i++)
+        if (i + 1 == n_tokens || t[i + 1].request != t[i].request)
+            out.items[out.n++] = (reach){t[i].request, t[i].index, true};
+    free(t);
+    return out;
+}
+
+/* What both have; a request that only one knows stays, as one without tokens. Without memory nothing is common. */
+static void join(reaches *into, const reaches *b)
+{
+    reach *joined = malloc((into->n + b->n + 1) * sizeof *joined);
+    size_t n = 0, i = 0, k = 0;
+    while (joined && (i < into->n || k < b->n)) {
+        const reach *x = i < into->n ? &into->items[i] : NULL, *y = k < b->n ? &b->items[k] : NULL;
+        if (x && y && x->request == y->request) {
+            joined[n++] =
+                (reach){x->request, x->last < y->last ? x->last : y->last, x->same && y->same && x->last == y->last};
+            i++;
+            k++;
+        } else if (x && (!y || x->request < y->request)) {
+            joined[n++] = (reach){x->request, -1, false};
+            i++;
+        } else if (y) {
+            joined[n++] = (reach){y->request, -1, false};
+            k++;
+        }
+    }
+    free(into->items);
+    into->items = joined;
+    into->n = n;
+    into->n_runs++;
+}
+
+/* Adds the point's counted runs; false when it has none. */
+static bool join_point(reaches *all, const dlab_point_result *p)
+{
     bool any = false;
     for (size_t i = 0; i < p->n_runs; i++) {
-        const dlab_run *r = p->runs[i];
-        int32_t reached = -1;
-        if (!r || (r->status != DLAB_RUN_OK && r->status != DLAB_RUN_TRUNCATED)) continue;
-        for (size_t k = 0; k < r->n_tokens; k++)
-            if (r->tokens[k].index > reached) reached = r->tokens[k].index;
-        last = !any || reached < last ? reached : last;
+        if (!p->runs[i] || !dlab_run_counts(p->runs[i])) continue;
         any = true;
+        reaches one = reaches_of(p->runs[i]);
+        if (all->n_runs == 0) {
+            *all = one;
+            continue;
+        }
+        join(all, &one);
+        free(one.items);
     }
-    return last;
+    return any;
+}
+
+/* The longest row of requests that all have two tokens or more, up to the smallest last index among them. One that ended
+ * with its first token everywhere has no part in decoding and does not break the row. */
+static dlab_metric_window common_window(const reaches *all)
+{
+    dlab_metric_window best = {0, 0, INT64_MIN, INT64_MAX}, w = best;
+    size_t n = 0, most = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        const reach *q = &all->items[i];
+        if (q->last < 1) {
+            if (q->last < 0 || !q->same) n = 0;
+            continue;
+        }
+        w.last_request = q->request;
+        if (n == 0) w.first_request = q->request;
+        if (n == 0 || q->last < w.last) w.last = q->last;
+        if (++n <= most) continue;
+        most = n;
+        best = w;
+    }
+    return best;
 }
 
 dlab_metric_window dlab_points_window(const dlab_point_result *a, const dlab_point_result *b, bool *uneven)
 {
-    int32_t x = last_index(a), y = last_index(b);
-    *uneven = x != y && x >= 0 && y >= 0;
-    return (dlab_metric_window){0, x < y ? x : y};
+    reaches all = {0};
+    dlab_metric_window w = DLAB_WINDOW_ALL;
+    const bool both = join_point(&all, a) && join_point(&all, b);
+    *uneven = false;
+    for (size_t i = 0; both && i < all.n; i++) *uneven = *uneven || !all.items[i].same;
+    if (*uneven) w = common_window(&all);
+    free(all.items);
+    return w;
 }
 
 double dlab_report_ratio(const dlab_metric *m, const dlab_point_result *a, const dlab_point_result *base,

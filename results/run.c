@@ -97,16 +97,54 @@ void dlab_run_init(dlab_run *r)
     r->mem_peak = r->rss_peak = r->kv_pool = r->kv_growths = r->weight_bytes = -1;
 }
 
-void dlab_run_free(dlab_run *r)
+void dlab_run_free_events(dlab_run *r)
 {
-    dlab_settings_free(&r->effective);
     free(r->requests);
     free(r->tokens);
     free(r->steps);
     free(r->memory);
     free(r->quality);
+    r->requests = NULL;
+    r->tokens = NULL;
+    r->steps = NULL;
+    r->memory = NULL;
+    r->quality = NULL;
+    r->n_requests = r->n_tokens = r->n_steps = r->n_memory = r->n_quality = 0;
+    memset(r->capacity, 0, sizeof r->capacity);
+}
+
+void dlab_run_free(dlab_run *r)
+{
+    dlab_settings_free(&r->effective);
+    dlab_run_free_events(r);
+    free(r->metrics);
     dlab_run_init(r);
 }
+
+void dlab_run_move_events(dlab_run *from, dlab_run *to)
+{
+    dlab_run_free_events(to);
+    to->requests = from->requests;
+    to->tokens = from->tokens;
+    to->steps = from->steps;
+    to->memory = from->memory;
+    to->quality = from->quality;
+    to->n_requests = from->n_requests;
+    to->n_tokens = from->n_tokens;
+    to->n_steps = from->n_steps;
+    to->n_memory = from->n_memory;
+    to->n_quality = from->n_quality;
+    memcpy(to->capacity, from->capacity, sizeof to->capacity);
+    to->dropped = from->dropped;
+    from->requests = NULL;
+    from->tokens = NULL;
+    from->steps = NULL;
+    from->memory = NULL;
+    from->quality = NULL;
+    dlab_run_free_events(from);
+}
+
+bool dlab_run_counts(const dlab_run *r) { return r->status == DLAB_RUN_OK || r->status == DLAB_RUN_TRUNCATED; }
 
 /* The five arrays by number, in the order of dlab_run.capacity. */
 enum { A_REQUESTS, A_TOKENS, A_STEPS, A_MEMORY, A_QUALITY };

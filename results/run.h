@@ -3,6 +3,7 @@
 #ifndef DLAB_RESULTS_RUN_H
 #define DLAB_RESULTS_RUN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,7 +33,8 @@ dlab_run_status dlab_run_status_parse(const char *text); /* DLAB_RUN_STATUS_N if
 int dlab_run_status_fails(dlab_run_status s);
 
 typedef struct {
-    int64_t id, prompt_tokens, depth_tokens, new_tokens; /* depth: tokens already in the cache at the start */
+    int64_t id, prompt_tokens, depth_tokens; /* depth: tokens already in the cache at the start */
+    int64_t new_tokens;                      /* produced, not asked for */
     double t_sched, t_submit, t_admit, t_first, t_done;
     int32_t finish; /* 0 unfinished, 1 length, 2 end of sequence */
 } dlab_ev_request;
@@ -45,10 +47,12 @@ typedef struct {
 
 typedef struct {
     double t_begin, t_end;
-    int32_t rows, prefill_rows, decode_rows, pad_rows, seqs, slots, launches;
-    int32_t budget; /* rows that the budget allowed; 0: none set */
-    double bytes, kv_bytes, flops;
-    int64_t kv_reserved, kv_used; /* bytes, after the step */
+    int32_t rows, prefill_rows, decode_rows, pad_rows; /* prefill: rows that lead to a request's first token; decode:
+                                                          all later ones, computed again or not */
+    int32_t seqs, slots, launches;
+    int32_t budget;                /* rows that the budget allowed; 0: none set */
+    double bytes, kv_bytes, flops; /* kv_bytes: read from the KV store */
+    int64_t kv_reserved, kv_used;  /* bytes, after the step */
 } dlab_ev_step;
 
 typedef struct {
@@ -100,10 +104,16 @@ typedef struct {
     char corpus_hash[17];
     int32_t quality_first; /* the protocol counts positions ≥ this; the others are kept, not counted */
     size_t capacity[5];    /* rows that requests … quality have room for; kept by the functions below */
+    struct dlab_metric_value
+        *metrics; /* every metric over the whole run, in dlab_metric_all's order; NULL: not computed */
+    bool dropped; /* the events are in the run's part only */
 } dlab_run;
 
 void dlab_run_init(dlab_run *r); /* NaN and −1 where nothing is known */
 void dlab_run_free(dlab_run *r);
+void dlab_run_free_events(dlab_run *r); /* the five tables alone */
+void dlab_run_move_events(dlab_run *from, dlab_run *to);
+bool dlab_run_counts(const dlab_run *r); /* ok or truncated: its figures enter summaries */
 /* Growing arrays for the driver. Each reserves ahead; with enough reserved, appending allocates nothing. */
 dlab_status dlab_run_reserve(dlab_run *r, size_t requests, size_t tokens, size_t steps, size_t memory, dlab_error *err);
 dlab_status dlab_run_add_request(dlab_run *r, const dlab_ev_request *e, dlab_error *err);
@@ -111,5 +121,13 @@ dlab_status dlab_run_add_token(dlab_run *r, const dlab_ev_token *e, dlab_error *
 dlab_status dlab_run_add_step(dlab_run *r, const dlab_ev_step *e, dlab_error *err);
 dlab_status dlab_run_add_memory(dlab_run *r, const dlab_ev_memory *e, dlab_error *err);
 dlab_status dlab_run_add_quality(dlab_run *r, const dlab_ev_quality *e, dlab_error *err);
+
+/* For a run that is over: computes every metric once and keeps the values in the run, so that whoever wants a figure of
+ * the whole run later does not go through its events again. Fine when it was done before. */
+dlab_status dlab_run_summarize(dlab_run *r, dlab_error *err);
+/* For a run whose part is on the disk: summarizes it and frees its events. Its figures, attributes and settings stay; the
+ * master links to the part for the tables, and dlab_record_finish reads them back. Until then what needs the events (a
+ * window of tokens) is missing. A run that cannot be summarized for want of memory keeps its events. */
+void dlab_run_drop_events(dlab_run *r);
 
 #endif

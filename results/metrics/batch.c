@@ -27,7 +27,7 @@ static void budget_util(const dlab_run *r, const dlab_metric_window *w, dlab_met
 {
     (void)w;
     dlab_step_sum s = dlab_events_sum(r, NULL, DLAB_STEPS_ALL);
-    share((double)s.budget_rows, (double)s.budget, s.steps, out);
+    share((double)s.budget_rows, (double)s.budget, s.budget_steps, out);
 }
 
 static void device_busy(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
@@ -41,7 +41,7 @@ static const dlab_metric metrics[] = {
     {"pad_util", "1", DLAB_HIGHER_IS_BETTER, false, "useful rows / rows computed, padding being the rest", pad_util},
     {"slot_util", "1", DLAB_HIGHER_IS_BETTER, false, "live sequences / (batch.size x steps)", slot_util},
     {"budget_util", "1", DLAB_HIGHER_IS_BETTER, false,
-     "rows / the rows that the budget allowed; missing without a budget", budget_util},
+     "rows / the rows that the budget allowed, over the steps that had one; missing without a budget", budget_util},
     {"device_busy", "1", DLAB_HIGHER_IS_BETTER, false, "time inside steps / the whole run", device_busy},
 };
 

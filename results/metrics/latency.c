@@ -102,11 +102,13 @@ MEAN_AND_QUANTILES(e2e)
 static void tpot_missing(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
 {
     *out = DLAB_METRIC_MISSING;
-    if (r->n_requests == 0) return;
-    size_t n;
+    size_t n, n_requests = 0;
+    for (size_t i = 0; i < r->n_requests; i++)
+        n_requests += r->requests[i].id >= w->first_request && r->requests[i].id <= w->last_request;
+    if (n_requests == 0) return;
     double *x = collect_tpot(r, w, &n);
     free(x);
-    *out = (dlab_metric_value){.value = (double)r->n_requests - (double)n, .n = (int64_t)r->n_requests};
+    *out = (dlab_metric_value){.value = (double)n_requests - (double)n, .n = (int64_t)n_requests};
 }
 
 #define ROW(name, windowed, text)                                                                                      \

@@ -59,8 +59,7 @@ static void flops_token(const dlab_run *r, const dlab_metric_window *w, dlab_met
 static const dlab_metric metrics[] = {
     {"bytes_step", "B", DLAB_LOWER_IS_BETTER, true,
      "bytes that the ops of a decode step declare to move, mean over the steps", bytes_step},
-    {"kv_bytes_step", "B", DLAB_LOWER_IS_BETTER, true, "those of them that are read from or written to the KV store",
-     kv_bytes_step},
+    {"kv_bytes_step", "B", DLAB_LOWER_IS_BETTER, true, "those of them that are read from the KV store", kv_bytes_step},
     {"flops_step", "FLOP", DLAB_LOWER_IS_BETTER, true,
      "operations that the ops of a decode step declare, mean over the steps", flops_step},
     {"launches", "1", DLAB_LOWER_IS_BETTER, true, "ops launched in a decode step, mean over the steps", launches},

@@ -21,7 +21,8 @@ static inline double metric_value(const dlab_run *r, const char *name)
     return v.value;
 }
 
-/* A static batch of `seqs` requests, all at once: a prefill step of ttft_ns, then steps of gap_ns + slope_ns × index. */
+/* A static batch of `seqs` requests, all at once: a prefill step of ttft_ns, then steps of gap_ns + slope_ns × index. A
+ * store that does not retain computes all rows again at each of them; those are decode rows, as the engine counts. */
 typedef struct {
     int seqs, prompt, made;
     double ttft_ns, gap_ns, slope_ns;
@@ -36,7 +37,7 @@ static inline void fill_batch(dlab_run *r, const batch_shape *b)
     double t = 0;
     for (int i = 0; i < b->made; i++) {
         double d = i == 0 ? b->ttft_ns : b->gap_ns + b->slope_ns * i;
-        bool prompt = i == 0 || !b->retains;
+        int again = b->retains ? 1 : b->prompt + i;
         dlab_ev_step s = {.t_begin = t,
                           .t_end = t + d,
                           .seqs = b->seqs,
@@ -45,10 +46,10 @@ static inline void fill_batch(dlab_run *r, const batch_shape *b)
                           .bytes = b->step_bytes,
                           .flops = b->step_flops,
                           .kv_bytes = 10,
-                          .prefill_rows = prompt ? b->seqs * (b->prompt + i) : 0,
-                          .decode_rows = i > 0 ? b->seqs : 0,
+                          .prefill_rows = i == 0 ? b->seqs * b->prompt : 0,
+                          .decode_rows = i > 0 ? b->seqs * again : 0,
                           .kv_reserved = b->retains ? 1000 : 0,
-                          .kv_used = b->retains ? 10 * (i + 1) : 0};
+                          .kv_used = b->retains && i + 1 < b->made ? 10 * (i + 1) : 0};
         s.rows = s.prefill_rows + s.decode_rows;
         t += d;
         if (dlab_run_add_step(r, &s, NULL) != DLAB_OK) abort();

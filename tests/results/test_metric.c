@@ -4,7 +4,7 @@
 
 static double windowed(const dlab_run *r, const char *name, int first, int last)
 {
-    const dlab_metric_window w = {first, last};
+    const dlab_metric_window w = {first, last, INT64_MIN, INT64_MAX};
     dlab_metric_value v;
     dlab_metric_find(name)->compute(r, &w, &v);
     return v.value;
@@ -76,14 +76,13 @@ START_TEST(batch_counts_once)
 }
 END_TEST
 
-/* Asked for 128, produced 7: the divisor is 6. */
+/* Ended by itself after 7 tokens: the divisor is 6. */
 START_TEST(produced_counts_not_asked_for)
 {
     batch_shape b = plain;
     dlab_run r;
     b.made = 7;
     fill_batch(&r, &b);
-    r.requests[0].new_tokens = 128;
     r.requests[0].finish = 2;
     ck_assert_double_eq_tol(metric_value(&r, "tpot"), 10 * MS, 1);
     ck_assert_int_eq(samples(&r, "out_tps"), 7);
@@ -130,6 +129,9 @@ START_TEST(names_are_unique_and_described)
         ck_assert_uint_gt(strlen(all[i]->description), 10);
         ck_assert_uint_gt(strlen(all[i]->unit), 0);
     }
+    const char *kv = dlab_metric_find("kv_bytes_step")->description; /* what the ops declare: reads only */
+    ck_assert_ptr_nonnull(strstr(kv, "read"));
+    ck_assert_ptr_null(strstr(kv, "writ"));
     ck_assert_ptr_null(dlab_metric_find("tpott"));
     ck_assert_str_eq(dlab_metric_nearest("tpott"), "tpot");
 }
@@ -228,10 +230,13 @@ START_TEST(fullness)
     ck_assert_double_eq_tol(metric_value(&r, "pad_util"), 0.8, 1e-12);
     ck_assert_double_eq_tol(metric_value(&r, "slot_util"), 5.0 / 8, 1e-12);
     ck_assert_double_eq_tol(metric_value(&r, "budget_util"), 0.5, 1e-12);
+    ck_assert_int_eq(samples(&r, "budget_util"), 1);
     ck_assert_double_eq_tol(metric_value(&r, "device_busy"), 0.5, 1e-12);
     ck_assert_double_eq_tol(metric_value(&r, "kv_used"), 80, 1e-9);
     ck_assert_double_eq_tol(metric_value(&r, "kv_reserved"), 100, 1e-9);
     ck_assert_double_eq_tol(metric_value(&r, "kv_util"), 0.8, 1e-12);
+    r.steps[0].budget = 0;
+    ck_assert(isnan(metric_value(&r, "budget_util")));
     dlab_run_free(&r);
 }
 END_TEST

@@ -235,6 +235,68 @@ START_TEST(finish_leaves_one_file)
 }
 END_TEST
 
+/* The runner keeps figures only; the tables are read back from the parts. */
+START_TEST(dropped_events_come_back_from_the_parts)
+{
+    dlab_record r, whole, back;
+    dlab_error err = {0};
+    char out[PATH_MAX + 64], part[PATH_MAX];
+    fill_record(&r);
+    fill_record(&whole);
+    snprintf(out, sizeof out, "%s", in_folder("my results.h5"));
+    for (size_t k = 0; k < 2; k++) {
+        dlab_run *run = r.points[0].runs[k];
+        ck_assert_int_eq(dlab_record_write_part(out, &r.meta, run, &err), DLAB_OK);
+        dlab_run_drop_events(run);
+        ck_assert_uint_eq(run->n_tokens, 0);
+        ck_assert_int_eq(dlab_record_write_part(out, &r.meta, run, &err), DLAB_EINTERNAL); /* would lose them */
+    }
+    ck_assert_msg(dlab_record_write_master(out, &r, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_ptr_null(r.points[0].runs[0]->tokens);
+    ck_assert_int_eq(dlab_record_read(out, &back, &err), DLAB_OK);
+    same_record(&whole, &back);
+    dlab_record_free(&back);
+    dlab_record_part_path(out, r.points[0].runs[1]->key, 1, part, sizeof part);
+    char *text, *again, away[PATH_MAX + 8];
+    snprintf(away, sizeof away, "%s.away", part);
+    ck_assert_int_eq(rename(part, away), 0);
+    ck_assert_int_eq(dlab_record_finish(out, &r, &err), DLAB_EIO); /* no record without its tables */
+    ck_assert_ptr_nonnull(strstr(err.msg, ".r01.h5"));
+    ck_assert_int_eq(dlab_record_write_master(out, &r, &err), DLAB_EIO);
+    ck_assert_int_eq(rename(away, part), 0);
+    ck_assert_msg(dlab_record_finish(out, &r, &err) == DLAB_OK, "%s", err.msg);
+    same_record(&whole, &r); /* windows of tokens can be computed */
+    ck_assert(!r.points[0].runs[0]->dropped);
+    ck_assert_uint_eq(count_files(folder), 1);
+    ck_assert_int_eq(dlab_record_read(out, &back, &err), DLAB_OK);
+    same_record(&whole, &back);
+    ck_assert_int_eq(dlab_export(&r, "csv", false, &text, &err), DLAB_OK);
+    ck_assert_int_eq(dlab_export(&back, "csv", false, &again, &err), DLAB_OK);
+    ck_assert_str_eq(text, again);
+    free(text);
+    free(again);
+    dlab_record_free(&back);
+    dlab_record_free(&whole);
+    dlab_record_free(&r);
+}
+END_TEST
+
+/* Figures of a run are computed when it is first written, not at each later one. */
+START_TEST(masters_compute_a_run_once)
+{
+    dlab_record r;
+    dlab_error err = {0};
+    fill_record(&r);
+    const char *out = in_folder("r.h5");
+    ck_assert_int_eq(dlab_record_write_master(out, &r, &err), DLAB_OK);
+    const struct dlab_metric_value *kept = r.points[0].runs[0]->metrics;
+    ck_assert_ptr_nonnull(kept);
+    ck_assert_int_eq(dlab_record_write_master(out, &r, &err), DLAB_OK);
+    ck_assert_ptr_eq(r.points[0].runs[0]->metrics, kept);
+    dlab_record_free(&r);
+}
+END_TEST
+
 START_TEST(reading_needs_no_write_access)
 {
     dlab_record r, back;
@@ -392,6 +454,8 @@ int main(void)
     tcase_add_test(c, part_gives_back_the_run);
     tcase_add_test(c, master_links_to_parts_and_moves_with_them);
     tcase_add_test(c, finish_leaves_one_file);
+    tcase_add_test(c, dropped_events_come_back_from_the_parts);
+    tcase_add_test(c, masters_compute_a_run_once);
     tcase_add_test(c, reading_needs_no_write_access);
     tcase_add_test(c, an_empty_record_can_be_read);
     tcase_add_test(c, damage_is_one_line);

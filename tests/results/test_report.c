@@ -197,11 +197,126 @@ START_TEST(truncated_points_share_their_tokens)
     add_run(&r, &fast);
     build(&r, "baseline: {kv.store: none}\n", &t);
     ck_assert_double_eq_tol(cell(&t, 1, "speedup")->value, 10, 1e-9);
-    note_with(&t, "uses tokens 0 to 4, which both sides measured");
+    note_with(&t, "uses tokens 0 to 4 of request 0, which both sides measured");
     ck_assert_double_eq_tol(dlab_report_ratio(dlab_metric_find("tpot"), &r.points[1], &r.points[0], &w), 10, 1e-9);
     ck_assert_int_eq(w.last, 4);
     dlab_report_ratio(dlab_metric_find("ttft"), &r.points[1], &r.points[0], &w);
     ck_assert_int_eq(w.last, INT32_MAX);
+    dlab_table_free(&t);
+    dlab_record_free(&r);
+}
+END_TEST
+
+/* Two requests one step at a time, of which each makes its own number of tokens; from index `late` on the gap is wide. */
+static void add_group(dlab_run *r, int64_t first, const int made[2], double gap_ns, int late)
+{
+    double t = r->n_steps ? r->steps[r->n_steps - 1].t_end : 0;
+    for (int i = 0; i < made[0] || i < made[1]; i++) {
+        const double d = i >= late ? 100 * gap_ns : gap_ns;
+        dlab_ev_step s = {.t_begin = t, .t_end = t + d, .slots = 2, .bytes = 1e6, .flops = 1e6};
+        for (int q = 0; q < 2; q++) s.seqs += i < made[q];
+        s.prefill_rows = i == 0 ? 16 : 0;
+        s.decode_rows = i > 0 ? s.seqs : 0;
+        s.rows = s.prefill_rows + s.decode_rows;
+        t += d;
+        ck_assert_int_eq(dlab_run_add_step(r, &s, NULL), DLAB_OK);
+        for (int q = 0; q < 2; q++) {
+            dlab_ev_token e = {.request = first + q, .index = i, .t = t};
+            if (i < made[q]) ck_assert_int_eq(dlab_run_add_token(r, &e, NULL), DLAB_OK);
+        }
+    }
+    r->t_end = t;
+}
+
+static dlab_run *empty_run(dlab_record *r, dlab_run_status status)
+{
+    const batch_shape none = {0};
+    dlab_run *run = add_run(r, &none);
+    run->status = status;
+    return run;
+}
+
+/* Four requests in batches of two; the baseline was cut short at the first token of the second batch. */
+static void fill_groups(dlab_record *r)
+{
+    dlab_record_init(r);
+    add_point(r, (const char *[]){"kv.store", "none", NULL})->status = DLAB_RUN_TRUNCATED;
+    for (int k = 0; k < 2; k++) {
+        dlab_run *run = empty_run(r, DLAB_RUN_TRUNCATED);
+        add_group(run, 0, (const int[]){6, 4}, 10 * MS, 4);
+        add_group(run, 2, (const int[]){k == 0, k == 0}, 10 * MS, 4);
+    }
+    add_point(r, (const char *[]){"kv.store", "contiguous", NULL});
+    for (int k = 0; k < 2; k++) {
+        dlab_run *run = empty_run(r, DLAB_RUN_OK);
+        add_group(run, 0, (const int[]){6, 4}, 5 * MS, 5);
+        add_group(run, 2, (const int[]){20, 9}, 50 * MS, 99);
+    }
+}
+
+START_TEST(ratios_compare_the_same_prompts)
+{
+    dlab_record r;
+    dlab_table t;
+    dlab_metric_window w;
+    fill_groups(&r);
+    build(&r, "baseline: {kv.store: none}\n", &t);
+    ck_assert_double_eq_tol(cell(&t, 1, "speedup")->value, 2, 1e-9);
+    note_with(&t, "kv.store=contiguous: the ratio uses tokens 0 to 3 of requests 0 to 1, which both sides measured "
+                  "(kv.store=none is truncated)");
+    dlab_table_free(&t);
+    static const char *const names[] = {"tpot", "itl", "decode_tps"};
+    for (int i = 0; i < 3; i++) {
+        const dlab_metric *m = dlab_metric_find(names[i]);
+        ck_assert_double_eq_tol(dlab_report_ratio(m, &r.points[1], &r.points[0], &w), 2, 1e-9);
+        ck_assert_int_eq(w.last, 3);
+        ck_assert_int_eq(w.first_request, 0);
+        ck_assert_int_eq(w.last_request, 1);
+    }
+    dlab_record_free(&r);
+}
+END_TEST
+
+/* Ended early, but at the same tokens on both sides: nothing is left out. */
+START_TEST(ragged_output_of_both_counts_whole)
+{
+    dlab_record r;
+    dlab_table t;
+    dlab_metric_window w;
+    dlab_record_init(&r);
+    for (int p = 0; p < 2; p++) {
+        add_point(&r, (const char *[]){"kv.store", p ? "contiguous" : "none", NULL});
+        dlab_run *run = empty_run(&r, DLAB_RUN_OK);
+        add_group(run, 0, (const int[]){6, 1}, (p ? 5 : 10) * MS, 99);
+        add_group(run, 2, (const int[]){3, 9}, (p ? 5 : 10) * MS, 99);
+    }
+    build(&r, "baseline: {kv.store: none}\n", &t);
+    ck_assert(!notes_say(&t, "which both sides measured"));
+    dlab_table_free(&t);
+    ck_assert_double_eq_tol(dlab_report_ratio(dlab_metric_find("tpot"), &r.points[1], &r.points[0], &w), 2, 1e-9);
+    ck_assert_int_eq(w.last, INT32_MAX);
+    /* one side alone goes on: all requests stay, each to the least of them; request 1 has no part in decoding */
+    add_group(r.points[1].runs[0], 4, (const int[]){2, 2}, 50 * MS, 99);
+    ck_assert_double_eq_tol(dlab_report_ratio(dlab_metric_find("tpot"), &r.points[1], &r.points[0], &w), 2, 1e-9);
+    ck_assert_int_eq(w.last, 2);
+    ck_assert_int_eq(w.first_request, 0);
+    ck_assert_int_eq(w.last_request, 3);
+    dlab_record_free(&r);
+}
+END_TEST
+
+START_TEST(nothing_in_common_is_said)
+{
+    dlab_record r;
+    dlab_table t;
+    dlab_record_init(&r);
+    add_point(&r, (const char *[]){"kv.store", "none", NULL})->status = DLAB_RUN_TRUNCATED;
+    add_group(empty_run(&r, DLAB_RUN_TRUNCATED), 0, (const int[]){1, 1}, 10 * MS, 99);
+    add_point(&r, (const char *[]){"kv.store", "contiguous", NULL});
+    add_group(empty_run(&r, DLAB_RUN_OK), 0, (const int[]){5, 5}, 10 * MS, 99);
+    build(&r, "baseline: {kv.store: none}\n", &t);
+    ck_assert_str_eq(cell(&t, 1, "speedup")->text, "–");
+    note_with(&t, "no ratio, no request has two tokens on both sides (kv.store=none is truncated)");
     dlab_table_free(&t);
     dlab_record_free(&r);
 }
@@ -367,6 +482,9 @@ int main(void)
     tcase_add_test(c, no_crossing_says_who_is_ahead);
     tcase_add_test(c, missing_baseline_is_a_dash_and_a_reason);
     tcase_add_test(c, truncated_points_share_their_tokens);
+    tcase_add_test(c, ratios_compare_the_same_prompts);
+    tcase_add_test(c, ragged_output_of_both_counts_whole);
+    tcase_add_test(c, nothing_in_common_is_said);
     tcase_add_test(c, ratio_looks_up_the_direction);
     tcase_add_test(c, small_samples_are_marked);
     tcase_add_test(c, json_is_strict);
