@@ -17,7 +17,7 @@ demo: ## from nothing to a measured table: installs, fetches the model, builds, 
 test: ## builds and runs every test
 	@tools/test.sh
 install: build ## the command, its experiments and its plot templates under PREFIX
-	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 lint: ## clang-format, clang-tidy, shellcheck, includes
 	@tools/lint.sh
 format: ## clang-format in place

@@ -96,8 +96,25 @@ static char *temporary_name(const char *path)
     return asprintf(&tmp, "%s.tmp.%ld", path, (long)getpid()) < 0 ? NULL : tmp;
 }
 
+/* A pipe or a device is written to where it is; replacing it by a file would destroy it. */
+static bool is_special(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static dlab_status write_special(const char *path, const void *data, size_t n, dlab_error *err)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return DLAB_FAIL(err, DLAB_EIO, "%s: cannot open: %s", path, strerror(errno));
+    dlab_status s = write_all(fd, path, data, n, err);
+    if (close(fd) != 0 && s == DLAB_OK) s = DLAB_FAIL(err, DLAB_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return s;
+}
+
 dlab_status dlab_file_write_atomic(const char *path, const void *data, size_t n, dlab_error *err)
 {
+    if (is_special(path)) return write_special(path, data, n, err);
     char *tmp = temporary_name(path);
     if (!tmp) return DLAB_FAIL(err, DLAB_EOOM, "%s: no memory to write it", path);
     dlab_status s;
@@ -134,6 +151,20 @@ static dlab_status sync_folder_of(const char *path, dlab_error *err)
     return s;
 }
 
+/* Through a symbolic link the file behind it is replaced, not the link. */
+static dlab_status rename_to(const char *tmp, const char *path, dlab_error *err)
+{
+    if (is_special(path)) {
+        return DLAB_FAIL(err, DLAB_EIO, "%s: is there already and is not a regular file: give another name", path);
+    }
+    char *behind = realpath(path, NULL);
+    dlab_status s = DLAB_OK;
+    if (rename(tmp, behind ? behind : path) != 0)
+        s = DLAB_FAIL(err, DLAB_EIO, "%s: cannot put the new file in place: %s", path, strerror(errno));
+    free(behind);
+    return s;
+}
+
 dlab_status dlab_file_publish(const char *tmp, const char *path, dlab_error *err)
 {
     dlab_status s = DLAB_OK;
@@ -143,8 +174,7 @@ dlab_status dlab_file_publish(const char *tmp, const char *path, dlab_error *err
     else if (fsync(fd) != 0)
         s = DLAB_FAIL(err, DLAB_EIO, "%s: cannot sync: %s", path, strerror(errno));
     if (fd >= 0) close(fd);
-    if (s == DLAB_OK && rename(tmp, path) != 0)
-        s = DLAB_FAIL(err, DLAB_EIO, "%s: cannot put the new file in place: %s", path, strerror(errno));
+    if (s == DLAB_OK) s = rename_to(tmp, path, err);
     if (s != DLAB_OK) {
         unlink(tmp);
         return s;

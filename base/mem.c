@@ -2,11 +2,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "base/text.h"
 
 /* From here on a buffer is mapped by itself: zero pages come free, and freed memory goes back to the system at once. */
 #define MAP_FROM_BYTES  ((size_t)1 << 20)
@@ -48,16 +49,8 @@ typedef struct {
 
 static byte_text bytes_text(size_t bytes)
 {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     byte_text t;
-    if (bytes < 1024) {
-        snprintf(t.text, sizeof t.text, "%zu B", bytes);
-        return t;
-    }
-    double v = (double)bytes / 1024;
-    size_t u = 0;
-    for (; v >= 1024 && u + 1 < sizeof units / sizeof units[0]; u++) v /= 1024;
-    snprintf(t.text, sizeof t.text, "%.1f %s", v, units[u]);
+    dlab_text_bytes((double)bytes, t.text, sizeof t.text);
     return t;
 }
 

@@ -1,7 +1,8 @@
 #include "base/status.h"
 
 #include <stdio.h>
-#include <string.h>
+
+#include "base/text.h"
 
 const char *dlab_status_text(dlab_status s)
 {
@@ -23,43 +24,33 @@ const char *dlab_status_name(dlab_status s)
     return (unsigned)s < DLAB_STATUS_N ? names[s] : "UNKNOWN";
 }
 
-/* A message cut inside a UTF-8 character would not be a JSON string any more. */
-static void trim_partial_utf8(char *s)
-{
-    size_t n = strlen(s), tail = 0;
-    while (tail < n && tail < 3 && ((unsigned char)s[n - 1 - tail] & 0xC0) == 0x80) tail++;
-    if (tail == n) return;
-    const unsigned char lead = (unsigned char)s[n - 1 - tail];
-    const size_t need = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
-    if (need > tail) s[n - 1 - tail] = '\0';
-}
+/* Room for the rest of a character that begins within a message, so that the copy sees whether it fits. */
+#define MSG_ROOM (DLAB_ERROR_MSG + 4)
 
 dlab_status dlab_error_set(dlab_error *err, dlab_status code, const char *file, int line, const char *fmt, ...)
 {
     if (!err) return code;
-    char msg[DLAB_ERROR_MSG]; /* the arguments may point into err->msg */
+    char msg[MSG_ROOM]; /* the arguments may point into err->msg */
     va_list ap;
     va_start(ap, fmt);
-    const int n = vsnprintf(msg, sizeof msg, fmt, ap);
+    vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
-    if (n >= (int)sizeof msg) trim_partial_utf8(msg);
     err->code = code;
     err->file = file;
     err->line = line;
-    memcpy(err->msg, msg, sizeof msg);
+    dlab_text_copy(err->msg, sizeof err->msg, msg);
     return code;
 }
 
 dlab_status dlab_error_prefix(dlab_error *err, dlab_status code, const char *fmt, ...)
 {
     if (!err) return code;
-    char head[DLAB_ERROR_MSG], msg[DLAB_ERROR_MSG];
+    char head[DLAB_ERROR_MSG], msg[MSG_ROOM];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(head, sizeof head, fmt, ap);
     va_end(ap);
     const int n = snprintf(msg, sizeof msg, "%s: %s", head, err->msg);
-    if (n >= (int)sizeof msg) trim_partial_utf8(msg);
-    memcpy(err->msg, msg, sizeof msg);
+    if (n > 0) dlab_text_copy(err->msg, sizeof err->msg, msg);
     return err->code;
 }

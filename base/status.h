@@ -34,7 +34,7 @@ typedef struct {
     dlab_status code;
     const char *file; /* source file and line of the first failure */
     int line;
-    char msg[DLAB_ERROR_MSG];
+    char msg[DLAB_ERROR_MSG]; /* UTF-8, whatever a file's name had in it */
 } dlab_error;
 
 /* "ok", "bad input", …; never NULL. */

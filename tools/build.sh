@@ -11,6 +11,12 @@ shift
 options=()
 [ -z "${DLAB_WERROR:-}" ] || options+=("-DDLAB_WERROR=$DLAB_WERROR")
 
+# A tree that was moved or copied cannot go on with what CMake wrote down elsewhere.
+cache=build/$preset/CMakeCache.txt
+if [ -f "$cache" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
+    say "build/$preset was made in another folder: starting it afresh"
+    rm -rf "build/$preset"
+fi
 mkdir -p "build/$preset"
 log=build/$preset/configure.log
 if ! cmake --preset "$preset" "${options[@]}" >"$log" 2>&1; then

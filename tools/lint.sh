@@ -31,7 +31,9 @@ mapfile -d '' pages < <(list_files '*.md')
 tidy() {
     tools/build.sh debug dlab_version_header || return 1
     run-clang-tidy -quiet -p build/debug -j "${JOBS:-$(nproc)}" "^$root/(base|kernels|engine|harness|results|plots)/.*\.c$" \
-        >build/debug/tidy.log 2>&1 || { grep -E '(warning|error):|note:' build/debug/tidy.log; return 1; }
+        >build/debug/tidy.log 2>&1 && return
+    sed 's/\x1b\[[0-9;]*m//g' build/debug/tidy.log | grep -E '(warning|error|note):'
+    return 1
 }
 
 # Relative links must lead to a file; what is in a code block or on the web is not followed.

@@ -1,5 +1,6 @@
 #include <check.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,6 +161,48 @@ START_TEST(hashes_are_xxhash64)
 }
 END_TEST
 
+START_TEST(what_is_not_a_regular_file_is_never_replaced)
+{
+    char fifo[] = "/tmp/dlab-fifo-XXXXXX", tmp[64], link_name[64], target[64];
+    ck_assert_ptr_nonnull(mkdtemp(fifo));
+    snprintf(tmp, sizeof tmp, "%s/tmp", fifo);
+    snprintf(target, sizeof target, "%s/target", fifo);
+    snprintf(link_name, sizeof link_name, "%s/link", fifo);
+    struct stat st;
+    /* a pipe of our own: a mistake here must not cost the system a device */
+    char pipe_name[64];
+    snprintf(pipe_name, sizeof pipe_name, "%s/pipe", fifo);
+    ck_assert_int_eq(mkfifo(pipe_name, 0600), 0);
+    ck_assert_int_eq(dlab_file_write_atomic(tmp, "new", 3, &err), DLAB_OK);
+    ck_assert_int_eq(dlab_file_publish(tmp, pipe_name, &err), DLAB_EIO);
+    ck_assert_int_eq(stat(pipe_name, &st), 0);
+    ck_assert(S_ISFIFO(st.st_mode));
+    ck_assert(!dlab_file_exists(tmp));
+    const int fd = open(pipe_name, O_RDWR | O_NONBLOCK);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(dlab_file_write_atomic(pipe_name, "through", 7, &err), DLAB_OK);
+    char got[8] = {0};
+    ck_assert_int_eq(read(fd, got, 7), 7);
+    ck_assert_str_eq(got, "through");
+    close(fd);
+    /* a link stays a link */
+    ck_assert_int_eq(dlab_file_write_atomic(target, "old", 3, &err), DLAB_OK);
+    ck_assert_int_eq(symlink(target, link_name), 0);
+    ck_assert_int_eq(dlab_file_write_atomic(link_name, "newer", 5, &err), DLAB_OK);
+    ck_assert_int_eq(lstat(link_name, &st), 0);
+    ck_assert(S_ISLNK(st.st_mode));
+    char *text = NULL;
+    size_t n = 0;
+    ck_assert_int_eq(dlab_file_read(target, 100, &text, &n, &err), DLAB_OK);
+    ck_assert_str_eq(text, "newer");
+    free(text);
+    unlink(link_name);
+    unlink(target);
+    unlink(pipe_name);
+    rmdir(fifo);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("file");
@@ -173,6 +216,7 @@ int main(void)
     tcase_add_test(t, publish_moves_a_finished_file);
     tcase_add_test(t, folders_are_made_with_their_parents);
     tcase_add_test(t, hashes_are_xxhash64);
+    tcase_add_test(t, what_is_not_a_regular_file_is_never_replaced);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
