@@ -54,7 +54,7 @@ static dlab_status create_host_side(dlab_engine *e, dlab_error *err)
     const dlab_resolved *r = &e->plan;
     size_t seqs = (size_t)r->needs.max_seqs, batch = (size_t)r->plan.batch_size, tokens = (size_t)r->needs.max_tokens;
     size_t logits = (size_t)r->max_logits;
-    e->id_memory = malloc(seqs * tokens * sizeof *e->id_memory);
+    e->id_memory = malloc(seqs * (tokens + 1) * sizeof *e->id_memory); /* the last id is never fed back */
     e->batch.seqs = calloc(seqs, sizeof *e->batch.seqs);
     e->batch.admitted = malloc(batch * sizeof *e->batch.admitted);
     e->desc = malloc(r->bytes[DLAB_BUFFER_DESC]);
@@ -67,7 +67,7 @@ static dlab_status create_host_side(dlab_engine *e, dlab_error *err)
         return DLAB_FAIL(err, DLAB_EOOM, "engine: no memory for %zu sequences of %zu tokens", seqs, tokens);
     }
     memset(e->desc, 0, r->bytes[DLAB_BUFFER_DESC]);
-    for (size_t i = 0; i < seqs; i++) e->batch.seqs[i].ids = e->id_memory + i * tokens;
+    for (size_t i = 0; i < seqs; i++) e->batch.seqs[i].ids = e->id_memory + i * (tokens + 1);
     e->batch.n_seqs = (int)seqs;
     e->batch.retains = r->store->retains;
     e->batch.batch_size = r->plan.batch_size;
@@ -194,10 +194,11 @@ static dlab_status check_request(const dlab_engine *e, const dlab_engine_request
                          "request %lld: a prompt of %lld tokens and %lld new ones; both must be at least 1",
                          (long long)r->id, (long long)r->n_prompt, (long long)r->max_new);
     }
-    int64_t total = primed + r->n_prompt + r->max_new;
+    int64_t total = primed + r->n_prompt + r->max_new - 1; /* the last token produced is never fed back */
     if (total > e->plan.needs.max_tokens) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
-                         "request %lld: %lld cached + %lld prompt + %lld new = %lld tokens, room for %lld",
+                         "request %lld: %lld cached + %lld prompt + %lld new tokens, the last not fed back: %lld "
+                         "positions, room for %lld",
                          (long long)r->id, (long long)primed, (long long)r->n_prompt, (long long)r->max_new,
                          (long long)total, (long long)e->plan.needs.max_tokens);
     }

@@ -103,7 +103,8 @@ typedef struct dlab_engine dlab_engine;
 /* What the workload will need; sizes every buffer, so that no step allocates. */
 typedef struct {
     int64_t max_seqs;   /* sequences alive at once */
-    int64_t max_tokens; /* longest sequence, prompt and output together */
+    int64_t max_tokens; /* positions of the longest sequence: prompt and output together, less the last token produced,
+                           which is never fed back */
     int64_t max_prompt; /* longest prompt (rows that a step may have to take at once) */
     int64_t max_logits; /* rows of one step that may want logits; 0: max_seqs */
 } dlab_engine_needs;

@@ -6,7 +6,7 @@
 
 /* A sequence: the ids known so far and how many of them are in the store. */
 typedef struct {
-    int32_t *ids; /* [max_tokens] */
+    int32_t *ids; /* [max_tokens + 1] */
     int64_t n_ids, n_stored;
     int64_t n_primed; /* ids that stay when the request ends; 0: not primed */
     bool open;        /* has a place in the store */

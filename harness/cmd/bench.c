@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "harness/cmd/cmd_bench.h"
+#include "harness/spec/spec.h"
 #include "harness/probes/probes.h"
 #include "harness/run/overhead.h"
 
@@ -45,6 +46,7 @@ static const struct argp_option options[] = {
     {"cache-type-k", KEY_CTK, "LIST", OPTION_ALIAS, NULL, 0},
     {"ctv", KEY_CTV, "LIST", 0, "element format of cached values: kv.v (default f16)", 0},
     {"cache-type-v", KEY_CTV, "LIST", OPTION_ALIAS, NULL, 0},
+    DLAB_CMD_OPT_ISA,
     {"set", DLAB_CMD_KEY_SET, "KEY=VALUE", 0, "any other axis of the plan; repeatable; the flags above win", 0},
     {"repetitions", 'r', "N", 0, "measured runs of each test (default 5)", 0},
     {"no-warmup", KEY_NO_WARMUP, NULL, 0, "no warm-up run of the measured shape", 0},
@@ -188,8 +190,10 @@ static dlab_status set_plan(int key, const char *arg, dlab_bench_opts *o, dlab_e
         return add_words("-ctk", "kv.k", arg, add_cache_type, &o->ctk, err);
     case KEY_CTV:
         return add_words("-ctv", "kv.v", arg, add_cache_type, &o->ctv, err);
+    case DLAB_CMD_KEY_ISA:
+        return dlab_cmd_set_isa(&o->plan, arg, err);
     default:
-        return dlab_plan_set(&o->plan, arg, err);
+        return dlab_spec_plan_set(&o->plan, arg, err);
     }
 }
 

@@ -22,7 +22,7 @@ static const char *nearest_flag(const struct argp_option *options, const char *w
     const char *names[MAX_FLAGS + 1];
     size_t n = 0;
     for (const struct argp_option *o = options; n < MAX_FLAGS && o->name; o++) {
-        names[n++] = o->name;
+        if (!(o->flags & OPTION_HIDDEN)) names[n++] = o->name;
     }
     names[n] = NULL;
     return dlab_nearest(word, names);
@@ -76,6 +76,7 @@ static void show_help(const dlab_cmd_cli *cli)
     print_wrapped(cli->about, 100);
     printf("\nFlags:\n");
     for (const struct argp_option *o = cli->options; o->name; o++) {
+        if (o->flags & OPTION_HIDDEN) continue;
         char names[96];
         const struct argp_option *alias = o[1].name && (o[1].flags & OPTION_ALIAS) ? o + 1 : NULL;
         /* llama-bench's short words have one dash: -ctk, -npl */

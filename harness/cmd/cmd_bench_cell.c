@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "harness/cmd/cmd_bench.h"
 #include "results/metric.h"
 
@@ -171,14 +172,6 @@ static dlab_status measure_repeats(const dlab_bench_opts *o, dlab_session *s, co
     return DLAB_OK;
 }
 
-static const dlab_target_ops *engine_target(void)
-{
-    for (size_t i = 0; dlab_targets[i]; i++) {
-        if (strcmp(dlab_targets[i]->name, "engine") == 0) return dlab_targets[i];
-    }
-    return NULL;
-}
-
 static dlab_status effective_plan(const dlab_session *s, dlab_plan *plan, dlab_error *err)
 {
     size_t n = 0;
@@ -201,7 +194,7 @@ static dlab_status run_cell(const dlab_bench_opts *o, const dlab_model *m, const
     progress_line p = {test, o->progress};
     dlab_workload w = workload_of(out->cell);
     dlab_measure measure = {.repeats = o->repeats, .warmup = 1, .order = "grouped"};
-    dlab_session_opts opts = {.target = engine_target(),
+    dlab_session_opts opts = {.target = dlab_target_find("engine"),
                               .model = m,
                               .model_name = out->model_path,
                               .plan = &out->cell->plan,
@@ -238,7 +231,7 @@ dlab_status dlab_bench_measure(const dlab_bench_opts *o, const dlab_bench_cell *
     dlab_status st = run_cell(o, m, interrupted, out, &own);
     out->status = dlab_session_status(st);
     if (st == DLAB_EINTERRUPTED) return DLAB_FAIL(err, st, "interrupted");
-    if (st != DLAB_OK) snprintf(out->reason, sizeof out->reason, "%s", own.msg);
+    if (st != DLAB_OK) dlab_text_copy(out->reason, sizeof out->reason, own.msg);
     return DLAB_OK;
 }
 

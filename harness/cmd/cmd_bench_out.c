@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/text.h"
 #include "dlab_version.h"
 #include "harness/cmd/cmd_bench.h"
 
@@ -220,7 +221,7 @@ static void md_row(const dlab_bench_out *o, const dlab_bench_row *r)
     md_columns(o, c);
 #define CELL(column, ...) snprintf(c[column].text, sizeof c[column].text, __VA_ARGS__)
     dlab_bench_model_type(r->model, c[M_MODEL].text, sizeof c[M_MODEL].text);
-    dlab_cmd_bytes_text((double)r->model->weight_bytes, c[M_SIZE].text, sizeof c[M_SIZE].text);
+    dlab_text_bytes((double)r->model->weight_bytes, c[M_SIZE].text, sizeof c[M_SIZE].text);
     CELL(M_PARAMS, "%.2f M", (double)r->model->n_params / 1e6);
     CELL(M_BACKEND, "%s", p->device);
     md_size(&c[M_THREADS], p->threads);
@@ -242,7 +243,7 @@ static void md_row(const dlab_bench_out *o, const dlab_bench_row *r)
     md_number(c[M_TTFT].text, sizeof c[M_TTFT].text, dlab_bench_stat_of(r->ttft_ms, r->n).mean, "%.2f");
     md_number(c[M_TPOT].text, sizeof c[M_TPOT].text, dlab_bench_stat_of(r->tpot_ms, r->n).mean, "%.3f");
     if (isfinite(r->mem_peak))
-        dlab_cmd_bytes_text(r->mem_peak, c[M_PEAK].text, sizeof c[M_PEAK].text);
+        dlab_text_bytes(r->mem_peak, c[M_PEAK].text, sizeof c[M_PEAK].text);
     else
         md_number(c[M_PEAK].text, sizeof c[M_PEAK].text, NAN, "%.0f");
     md_line(o->to, c, false);

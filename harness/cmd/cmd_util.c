@@ -8,6 +8,7 @@
 #include <utf8proc.h>
 
 #include "base/file.h"
+#include "harness/spec/spec.h"
 
 int dlab_cmd_exit_code(dlab_status s)
 {
@@ -223,10 +224,11 @@ json_t *dlab_cmd_model_json(const dlab_model *m)
 {
     const dlab_model_info *i = dlab_model_get_info(m);
     char hash[17];
+    /* not under the name of the record's model_hash, which is of the whole file */
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)i->hash);
     return json_pack("{s:o, s:s*, s:s*, s:s, s:b, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "name",
-                     dlab_cmd_text_json(i->name, strlen(i->name)), "arch", i->arch, "type", i->type, "hash", hash,
-                     "synthetic", (int)i->synthetic, "params", (json_int_t)i->n_params, "weight_bytes",
+                     dlab_cmd_text_json(i->name, strlen(i->name)), "arch", i->arch, "type", i->type, "fingerprint",
+                     hash, "synthetic", (int)i->synthetic, "params", (json_int_t)i->n_params, "weight_bytes",
                      (json_int_t)i->weight_bytes, "layers", i->n_layers, "heads", i->n_heads, "kv_heads", i->n_kv_heads,
                      "head_dim", i->head_dim, "width", i->width, "vocab", i->vocab, "context", i->context);
 }
@@ -255,13 +257,23 @@ json_t *dlab_cmd_text_json(const char *text, size_t n)
     return j;
 }
 
-void dlab_cmd_bytes_text(double bytes, char *buf, size_t size)
+void dlab_cmd_error_text(const dlab_error *err, char *buf, size_t size)
 {
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    size_t u = 0;
-    while (bytes >= 1024 && u + 1 < sizeof unit / sizeof *unit) {
-        bytes /= 1024;
-        u++;
+    const char *text = *err->msg ? err->msg : dlab_status_text(err->code), *file = err->file;
+    size_t n = strlen(DLAB_SOURCE_DIR "/");
+    if (file && strncmp(file, DLAB_SOURCE_DIR "/", n) == 0) file += n;
+    if (err->code == DLAB_EINTERNAL && file)
+        snprintf(buf, size, "%s [%s:%d]", text, file, err->line);
+    else
+        snprintf(buf, size, "%s", text);
+    for (char *c = buf; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
     }
-    snprintf(buf, size, u ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
+}
+
+dlab_status dlab_cmd_set_isa(dlab_plan *plan, const char *name, dlab_error *err)
+{
+    char set[64];
+    snprintf(set, sizeof set, "isa=%.48s", name);
+    return dlab_spec_plan_set(plan, set, err);
 }

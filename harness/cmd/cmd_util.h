@@ -44,6 +44,11 @@ dlab_status dlab_cmd_one_arg(const char *what, const char *arg, const char **out
 
 /* Rows of a command's flag table. */
 #define DLAB_CMD_KEY_SET (DLAB_CMD_KEY + 900)
+#define DLAB_CMD_KEY_ISA (DLAB_CMD_KEY + 901)
+#define DLAB_CMD_OPT_ISA                                                                                               \
+    {                                                                                                                  \
+        "isa", DLAB_CMD_KEY_ISA, "NAME", 0, "instruction set of the CPU's kernels, the same as --set isa=NAME", 0      \
+    }
 #define DLAB_CMD_OPT_MODEL                                                                                             \
     {                                                                                                                  \
         "model", 'm', "MODEL", 0,                                                                                      \
@@ -53,6 +58,9 @@ dlab_status dlab_cmd_one_arg(const char *what, const char *arg, const char **out
     {                                                                                                                  \
         "set", DLAB_CMD_KEY_SET, "KEY=VALUE", 0, "an axis of the plan, as in an experiment file; repeatable", 0        \
     }
+
+/* --isa NAME. */
+dlab_status dlab_cmd_set_isa(dlab_plan *plan, const char *name, dlab_error *err);
 
 /* ---- models and files ----------------------------------------------------------------------------------------------- */
 
@@ -89,7 +97,7 @@ json_t *dlab_cmd_plan_json(const dlab_plan *plan);
 json_t *dlab_cmd_model_json(const dlab_model *m);
 /* Text of any bytes as a JSON string: what is not UTF-8 becomes U+FFFD. */
 json_t *dlab_cmd_text_json(const char *text, size_t n);
-/* A count of bytes as a person reads it: "512 B", "1.50 MiB". */
-void dlab_cmd_bytes_text(double bytes, char *buf, size_t size);
+/* An error as main prints it: one line, whatever a file's name has in it, with the place in the source for a bug of ours. */
+void dlab_cmd_error_text(const dlab_error *err, char *buf, size_t size);
 
 #endif

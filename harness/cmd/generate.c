@@ -5,13 +5,14 @@
 
 #include "base/clock.h"
 #include "harness/cmd/cmd_util.h"
+#include "harness/spec/spec.h"
 
 enum { KEY_GREEDY = DLAB_CMD_KEY, KEY_NO_SPECIAL, KEY_EOS };
 
 typedef struct {
     const char *model, *text, *file, *format;
     int64_t n;
-    bool no_special, eos;
+    bool no_special, eos, greedy;
     dlab_plan plan;
 } generate_opts;
 
@@ -33,15 +34,18 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
     case 'n':
         return dlab_cmd_int("-n", arg, 1, 1 << 24, &o->n, err);
     case KEY_GREEDY:
-        return dlab_plan_set(&o->plan, "sample.temperature=0", err);
+        o->greedy = true;
+        return DLAB_OK;
     case KEY_NO_SPECIAL:
         o->no_special = true;
         return DLAB_OK;
     case KEY_EOS:
         o->eos = true;
         return DLAB_OK;
+    case DLAB_CMD_KEY_ISA:
+        return dlab_cmd_set_isa(&o->plan, arg, err);
     case DLAB_CMD_KEY_SET:
-        return dlab_plan_set(&o->plan, arg, err);
+        return dlab_spec_plan_set(&o->plan, arg, err);
     default:
         return dlab_cmd_choice("-o", arg, formats, &o->format, err);
     }
@@ -56,6 +60,7 @@ static const struct argp_option options[] = {
     {"eos", KEY_EOS, NULL, 0, "stop at the model's end-of-sequence token (else exactly N tokens, as in a measurement)",
      0},
     {"no-special", KEY_NO_SPECIAL, NULL, 0, "control tokens written in the prompt stay text", 0},
+    DLAB_CMD_OPT_ISA,
     DLAB_CMD_OPT_SET,
     {"output", 'o', "FORMAT", 0, "text (default, as it comes) or json (ids, text, timing)", 0},
     {0},
@@ -197,7 +202,7 @@ static dlab_status generate(const dlab_cmd_ctx *ctx, const generate_opts *o, dla
         goto done;
     }
     dlab_engine_needs needs = {
-        .max_seqs = 1, .max_tokens = (int64_t)g.n_prompt + o->n, .max_prompt = (int64_t)g.n_prompt};
+        .max_seqs = 1, .max_tokens = (int64_t)g.n_prompt + o->n - 1, .max_prompt = (int64_t)g.n_prompt};
     DLAB_TRY_DONE(st, dlab_engine_create(&o->plan, m, &needs, &e, err));
     DLAB_TRY_DONE(st, produce(ctx, o, e, &g, err));
     if (o->format == formats[1]) {
@@ -222,6 +227,9 @@ static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit
     bool helped = false;
     dlab_plan_default(&o.plan);
     DLAB_TRY(dlab_cmd_parse(&cli, argc, argv, &o, &helped, err));
+    if (o.greedy && o.plan.temperature > 0) {
+        return DLAB_FAIL(err, DLAB_EUSAGE, "--greedy and sample.temperature=%g contradict each other", o.plan.temperature);
+    }
     if (helped) return DLAB_OK;
     return generate(ctx, &o, err);
 }

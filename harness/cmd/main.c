@@ -16,14 +16,18 @@ static void on_interrupt(int sig)
 
 static void on_pipe(int sig) { (void)sig; }
 
-/* A second Ctrl-C ends the program at once. SIGPIPE gets a handler rather than SIG_IGN, which programs that we start would
+/* A second Ctrl-C ends the program at once. A signal that our parent had us ignore (nohup, a background job) stays so. SIGPIPE gets a handler rather than SIG_IGN, which programs that we start would
  * inherit. */
 static void install_signals(void)
 {
     struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
+    static const int ending[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
+        struct sigaction before;
+        bool ignored = sigaction(ending[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+        if (!ignored) sigaction(ending[i], &act, NULL);
+    }
     struct sigaction pipe_act = {.sa_handler = on_pipe, .sa_flags = SA_RESTART};
     sigemptyset(&pipe_act.sa_mask);
     sigaction(SIGPIPE, &pipe_act, NULL);
@@ -77,14 +81,10 @@ static void version(void)
            DLAB_GIT_DIRTY ? " (modified)" : "", DLAB_COMPILER, DLAB_BUILD_TYPE, major, minor, release, gnuplot);
 }
 
-/* An error is one line, whatever a file's name has in it. */
 static void print_error(const char *command, const dlab_error *err)
 {
-    char msg[DLAB_ERROR_MSG];
-    snprintf(msg, sizeof msg, "%s", *err->msg ? err->msg : dlab_status_text(err->code));
-    for (char *c = msg; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
-    }
+    char msg[DLAB_ERROR_MSG + PATH_MAX];
+    dlab_cmd_error_text(err, msg, sizeof msg);
     fprintf(stderr, "dlab%s%s: %s\n", command ? " " : "", command ? command : "", msg);
 }
 
@@ -96,6 +96,13 @@ static dlab_status unknown_command(const char *name, dlab_error *err)
         if (!dlab_commands[i]->internal) names[n++] = dlab_commands[i]->name;
     }
     names[n] = NULL;
+    static const char *const planned[] = {"ab",     "gate",    "load",      "serve",  "report",    "compare", "history",
+                                          "check",  "merge",   "advise",    "validate", "calibrate"};
+    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {
+        if (strcmp(name, planned[i]) == 0) {
+            return DLAB_FAIL(err, DLAB_ENOTBUILT, "%s is not built in this version; `dlab --help` lists what is", name);
+        }
+    }
     const char *what = *name == '-' ? "flag" : "command", *near = *name == '-' ? NULL : dlab_nearest(name, names);
     if (near) return DLAB_FAIL(err, DLAB_EUSAGE, "unknown %s \"%s\"; did you mean %s?", what, name, near);
     return DLAB_FAIL(err, DLAB_EUSAGE, "unknown %s \"%s\"; `dlab --help` lists what there is", what, name);

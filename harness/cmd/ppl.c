@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "harness/cmd/cmd_util.h"
+#include "harness/spec/spec.h"
 #include "harness/quality/ppl.h"
 
 enum { KEY_PROTOCOL = DLAB_CMD_KEY, KEY_CHUNKS, KEY_SAVE };
@@ -42,8 +43,10 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
     case KEY_SAVE:
         o->save = arg;
         return DLAB_OK;
+    case DLAB_CMD_KEY_ISA:
+        return dlab_cmd_set_isa(&o->plan, arg, err);
     case DLAB_CMD_KEY_SET:
-        return dlab_plan_set(&o->plan, arg, err);
+        return dlab_spec_plan_set(&o->plan, arg, err);
     default:
         return dlab_cmd_choice("-o", arg, formats, &o->format, err);
     }
@@ -57,6 +60,7 @@ static const struct argp_option options[] = {
      "llama.cpp (default): the second half of each chunk is scored; full: all of it but the first token", 0},
     {"chunks", KEY_CHUNKS, "N", 0, "only the first N chunks", 0},
     {"save-nll", KEY_SAVE, "FILE", 0, "every token's negative log likelihood, a JSON array a chunk", 0},
+    DLAB_CMD_OPT_ISA,
     DLAB_CMD_OPT_SET,
     {"output", 'o', "FORMAT", 0, "md (default) or json", 0},
     {0},
@@ -94,14 +98,6 @@ static void show_progress(void *ctx, int64_t chunk, int64_t n, double ppl)
             chunk + 1, n, ppl);
 }
 
-static const dlab_target_ops *engine_target(void)
-{
-    for (size_t i = 0; dlab_targets[i]; i++) {
-        if (strcmp(dlab_targets[i]->name, "engine") == 0) return dlab_targets[i];
-    }
-    return NULL;
-}
-
 static dlab_status prepare(ppl_cmd_opts *o, ppl_job *j, dlab_error *err)
 {
     if (o->file) {
@@ -122,7 +118,7 @@ static dlab_status prepare(ppl_cmd_opts *o, ppl_job *j, dlab_error *err)
                          o->file ? o->file : "the bundled text", j->n_ids, context);
     }
     dlab_engine_needs needs = {.max_seqs = 1, .max_tokens = context, .max_prompt = context, .max_logits = context};
-    return engine_target()->create(&o->plan, j->model, &needs, &j->target, err);
+    return dlab_target_find("engine")->create(&o->plan, j->model, &needs, &j->target, err);
 }
 
 static dlab_status save_values(const char *path, const dlab_run *run, dlab_error *err)

@@ -10,12 +10,13 @@
 #include "harness/cmd/cmd_util.h"
 #include "harness/run/run.h"
 
-enum { KEY_DRY = DLAB_CMD_KEY, KEY_RESUME, KEY_FORCE, KEY_STRICT, KEY_PLOTS, KEY_FORMAT };
+enum { KEY_DRY = DLAB_CMD_KEY, KEY_RESUME, KEY_FORCE, KEY_STRICT, KEY_PLOTS, KEY_FORMAT, KEY_FAULT };
 
 #define MAX_SETS 256
 
 typedef struct {
-    const char *file, *out, *model, *format, *plots;
+    const char *file, *out, *model, *format, *plots, *fault;
+    char isa[64]; /* "isa=NAME" */
     const char *sets[MAX_SETS];
     size_t n_sets;
     bool dry_run, resume, force, strict, quiet;
@@ -49,10 +50,16 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
         return not_empty("-m", arg, &o->model, err);
     case DLAB_CMD_KEY_SET:
         return add_set(o, arg, err);
+    case DLAB_CMD_KEY_ISA:
+        snprintf(o->isa, sizeof o->isa, "isa=%.48s", arg);
+        return add_set(o, o->isa, err);
     case KEY_PLOTS:
         return not_empty("--plots", arg, &o->plots, err);
     case KEY_FORMAT:
         return dlab_cmd_choice("--format", arg, formats, &o->format, err);
+    case KEY_FAULT:
+        o->fault = arg;
+        return dlab_fault_check(arg, err);
     case KEY_DRY:
         o->dry_run = true;
         break;
@@ -77,6 +84,7 @@ static const struct argp_option options[] = {
     {"model", 'm', "MODEL", 0, "in place of the experiment's model: a GGUF file or synthetic:NAME", 0},
     {"set", DLAB_CMD_KEY_SET, "KEY=VALUE", 0,
      "over the file: an axis, workload. or measure. key; a list sweeps; repeatable", 0},
+    DLAB_CMD_OPT_ISA,
     {"dry-run", KEY_DRY, NULL, 0, "only say what would be run, with the memory of each point", 0},
     {"resume", KEY_RESUME, NULL, 0, "go on with the record given by -o: what is there and unchanged is not run again",
      0},
@@ -85,6 +93,7 @@ static const struct argp_option options[] = {
     {"quiet", 'q', NULL, 0, "no progress", 0},
     {"plots", KEY_PLOTS, "DIR", 0, "where the plots go (default: OUT.plots); none: no plots", 0},
     {"format", KEY_FORMAT, "FORMAT", 0, "of the table: md (default), csv or json", 0},
+    {"fault", KEY_FAULT, "KIND@POINT,...", OPTION_HIDDEN, "for tests: docs/worker.md", 0},
     {0},
 };
 
@@ -123,6 +132,20 @@ static dlab_status default_out(const char *name, char *buf, size_t size, dlab_er
     return DLAB_OK;
 }
 
+/* Only a record may be replaced: never a device, nor the experiment file itself. An empty file counts as nothing. */
+static bool is_record(const char *path, const struct stat *s)
+{
+    static const char signature[] = "\211HDF\r\n\032\n";
+    char head[sizeof signature - 1];
+    if (!S_ISREG(s->st_mode)) return false;
+    if (s->st_size == 0) return true;
+    FILE *f = fopen(path, "rbe");
+    if (!f) return true; /* what is wrong with it is said by whoever opens it */
+    bool same = fread(head, sizeof head, 1, f) == 1 && memcmp(head, signature, sizeof head) == 0;
+    fclose(f);
+    return same;
+}
+
 static dlab_status check_out(const run_opts *o, dlab_error *err)
 {
     struct stat s;
@@ -134,6 +157,9 @@ static dlab_status check_out(const run_opts *o, dlab_error *err)
     bool there = stat(o->out, &s) == 0;
     if (o->out[n - 1] == '/' || (there && S_ISDIR(s.st_mode))) {
         return DLAB_FAIL(err, DLAB_EUSAGE, "-o %s: a folder; the name of a file is expected", o->out);
+    }
+    if (there && !is_record(o->out, &s)) {
+        return DLAB_FAIL(err, DLAB_EUSAGE, "-o %s: is there already and is no record: give another name", o->out);
     }
     if (there && !o->resume && !o->force) {
         return DLAB_FAIL(err, DLAB_EUSAGE,
@@ -224,6 +250,7 @@ static dlab_status sweep(const dlab_cmd_ctx *ctx, const run_opts *o, const dlab_
     if (!o->quiet) warn_synthetic(spec);
     dlab_runner_opts opts = {.out_path = out,
                              .command_line = command,
+                             .fault = o->fault,
                              .resume = o->resume,
                              .progress = !o->quiet,
                              .interrupted = ctx->interrupted};

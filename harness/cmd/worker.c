@@ -8,14 +8,33 @@
 #include "harness/cmd/cmd_util.h"
 #include "harness/run/run.h"
 
+enum { KEY_PULSE = DLAB_CMD_KEY, KEY_FAULT };
+
+typedef struct {
+    int64_t parent, pulse;
+    const char *fault;
+} worker_opts;
+
 static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
 {
-    if (key == ARGP_KEY_ARG) return DLAB_FAIL(err, DLAB_EUSAGE, "%s: no argument is expected", arg);
-    return dlab_cmd_int("--parent", arg, 1, INT32_MAX, opts, err);
+    worker_opts *o = opts;
+    switch (key) {
+    case ARGP_KEY_ARG:
+        return DLAB_FAIL(err, DLAB_EUSAGE, "%s: no argument is expected", arg);
+    case KEY_PULSE:
+        return dlab_cmd_int("--pulse", arg, 0, INT32_MAX, &o->pulse, err);
+    case KEY_FAULT:
+        o->fault = arg;
+        return dlab_fault_check(arg, err);
+    default:
+        return dlab_cmd_int("--parent", arg, 1, INT32_MAX, &o->parent, err);
+    }
 }
 
 static const struct argp_option options[] = {
     {"parent", 'p', "PID", 0, "the runner: the worker ends when it does", 0},
+    {"pulse", KEY_PULSE, "FD", 0, "an inherited file: shared memory to count finished steps in", 0},
+    {"fault", KEY_FAULT, "KIND@POINT,...", 0, "go wrong on purpose, for tests", 0},
     {0},
 };
 
@@ -40,18 +59,18 @@ static dlab_status bind_to_parent(int64_t parent, dlab_error *err)
 static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit_code, dlab_error *err)
 {
     (void)ctx;
-    int64_t parent = 0;
+    worker_opts o = {.pulse = -1};
     bool helped = false;
     *exit_code = 0;
-    DLAB_TRY(dlab_cmd_parse(&cli, argc, argv, &parent, &helped, err));
+    DLAB_TRY(dlab_cmd_parse(&cli, argc, argv, &o, &helped, err));
     if (helped) return DLAB_OK;
-    if (parent > 0) DLAB_TRY(bind_to_parent(parent, err));
+    if (o.parent > 0) DLAB_TRY(bind_to_parent(o.parent, err));
     /* Standard output is the protocol's alone: whatever a library prints goes to standard error instead. */
     int fd_out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     if (fd_out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
         return DLAB_FAIL(err, DLAB_EIO, "standard output: %s", strerror(errno));
     }
-    dlab_status st = dlab_worker_serve(STDIN_FILENO, fd_out, err);
+    dlab_status st = dlab_worker_serve(STDIN_FILENO, fd_out, &(dlab_worker_opts){(int)o.pulse, o.fault}, err);
     close(fd_out);
     return st;
 }

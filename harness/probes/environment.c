@@ -9,12 +9,12 @@
 #include "dlab_version.h"
 #include "harness/probes/probes.h"
 #include "harness/probes/read.h"
-#include "kernels/device.h"
+#include "engine/engine.h"
 
 /* Sets key unless the value is empty; control characters become blanks, so that a value is always one line. */
 static dlab_status set(dlab_settings *out, const char *key, const char *value, dlab_error *err)
 {
-    char text[256];
+    char text[1024];
     size_t n = 0;
     for (const char *c = value; *c && n + 1 < sizeof text; c++) text[n++] = iscntrl((unsigned char)*c) ? ' ' : *c;
     while (n > 0 && text[n - 1] == ' ') n--;
@@ -41,7 +41,8 @@ static dlab_status program(dlab_settings *out, dlab_error *err)
     DLAB_TRY(set(out, "git_revision", DLAB_GIT_REVISION, err));
     DLAB_TRY(set(out, "git_dirty", DLAB_GIT_DIRTY ? "true" : "false", err));
     DLAB_TRY(set(out, "compiler", DLAB_COMPILER, err));
-    return set(out, "build_type", DLAB_BUILD_TYPE, err);
+    DLAB_TRY(set(out, "build_type", DLAB_BUILD_TYPE, err));
+    return set(out, "flags", DLAB_FLAGS, err);
 }
 
 /* PRETTY_NAME="Debian GNU/Linux 12 (bookworm)" */
@@ -94,12 +95,16 @@ static dlab_status cpu(dlab_settings *out, dlab_error *err)
         DLAB_TRY(hypervisor(out, text, err));
     }
     DLAB_TRY(set_number(out, "cores", sysconf(_SC_NPROCESSORS_ONLN), err));
-    for (size_t i = 0; dlab_isa_list[i]; i++) {
-        if (!dlab_isa_supported(dlab_isa_list[i])) continue;
+    double quota = dlab_probe_cpu_quota();
+    snprintf(value, sizeof value, "%.4g", quota);
+    if (quota > 0) DLAB_TRY(set(out, "cpu_quota", value, err));
+    const char *const *isas = dlab_engine_isas();
+    for (size_t i = 0; isas[i]; i++) {
+        if (!dlab_engine_isa_supported(isas[i])) continue;
         size_t n = strlen(supported);
-        snprintf(supported + n, sizeof supported - n, "%s%s", n ? " " : "", dlab_isa_list[i]);
+        snprintf(supported + n, sizeof supported - n, "%s%s", n ? " " : "", isas[i]);
     }
-    DLAB_TRY(set(out, "isa", dlab_isa_best(), err));
+    DLAB_TRY(set(out, "isa", dlab_engine_isa_best(), err));
     DLAB_TRY(set(out, "isa_supported", supported, err));
     DLAB_TRY(set_file(out, "governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", err));
     return set_file(out, "turbo_off", "/sys/devices/system/cpu/intel_pstate/no_turbo", err);

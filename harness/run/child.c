@@ -13,7 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
+#include "harness/run/pulse.h"
 #include "harness/run/wire.h"
+
+#define PULSE_FD 3 /* as the worker sees it */
 
 extern char **environ;
 
@@ -21,17 +25,26 @@ struct dlab_child {
     pid_t pid;  /* 0 once reaped */
     int socket; /* the worker's standard input and output */
     int errors; /* its standard error */
+    dlab_pulse *pulse;
     dlab_lines lines;
     char said[256]; /* the last line of its standard error that was not empty */
     char partial[256];
     char last_words[512];
 };
 
-static dlab_status spawn(const char *exe, int socket, int errors, pid_t *pid, dlab_error *err)
+typedef struct {
+    int socket, errors, pulse;
+} child_files;
+
+static dlab_status spawn(const char *exe, const char *fault, const child_files *f, pid_t *pid, dlab_error *err)
 {
-    char name[] = "dlab", command[] = "worker", flag[] = "--parent", parent[24];
-    char *argv[] = {name, command, flag, parent, NULL};
-    snprintf(parent, sizeof parent, "%ld", (long)getpid());
+    char parent[32], pulse[32], faults[512];
+    char *argv[] = {(char[]){"dlab"}, (char[]){"worker"}, parent, pulse, fault ? faults : NULL, NULL};
+    snprintf(parent, sizeof parent, "--parent=%ld", (long)getpid());
+    snprintf(pulse, sizeof pulse, "--pulse=%d", PULSE_FD);
+    int n = snprintf(faults, sizeof faults, "--fault=%s", fault ? fault : "");
+    if (n < 0 || (size_t)n >= sizeof faults)
+        return DLAB_FAIL(err, DLAB_EUSAGE, "--fault: over %zu bytes", sizeof faults);
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     sigset_t usual, none;
@@ -45,9 +58,10 @@ static dlab_status spawn(const char *exe, int socket, int errors, pid_t *pid, dl
         posix_spawn_file_actions_destroy(&files);
         return DLAB_FAIL(err, DLAB_EOOM, "no memory to start a worker");
     }
-    posix_spawn_file_actions_adddup2(&files, socket, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&files, socket, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, errors, STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&files, f->socket, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, f->socket, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&files, f->errors, STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&files, f->pulse, PULSE_FD);
     posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setsigdefault(&attr, &usual);
     posix_spawnattr_setsigmask(&attr, &none);
@@ -58,9 +72,9 @@ static dlab_status spawn(const char *exe, int socket, int errors, pid_t *pid, dl
     return rc == 0 ? DLAB_OK : DLAB_FAIL(err, DLAB_EIO, "starting a worker (%s): %s", exe, strerror(rc));
 }
 
-dlab_status dlab_child_start(const char *exe, dlab_child **out, dlab_error *err)
+dlab_status dlab_child_start(const char *exe, const char *fault, dlab_child **out, dlab_error *err)
 {
-    int sock[2] = {-1, -1}, errors[2] = {-1, -1};
+    int sock[2] = {-1, -1}, errors[2] = {-1, -1}, pulse = -1;
     *out = NULL;
     dlab_child *c = calloc(1, sizeof *c);
     if (!c) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a worker");
@@ -68,7 +82,9 @@ dlab_status dlab_child_start(const char *exe, dlab_child **out, dlab_error *err)
     dlab_status st = piped ? DLAB_OK : DLAB_FAIL(err, DLAB_EIO, "no pipe to a worker: %s", strerror(errno));
     c->socket = sock[0];
     c->errors = errors[0];
-    if (st == DLAB_OK) st = spawn(exe, sock[1], errors[1], &c->pid, err);
+    if (st == DLAB_OK) st = dlab_pulse_create(&pulse, err);
+    if (st == DLAB_OK) st = dlab_pulse_map(pulse, &c->pulse, err);
+    if (st == DLAB_OK) st = spawn(exe, fault, &(child_files){sock[1], errors[1], pulse}, &c->pid, err);
     if (st == DLAB_OK) {
         fcntl(c->errors, F_SETFL, O_NONBLOCK);
         *out = c;
@@ -76,6 +92,7 @@ dlab_status dlab_child_start(const char *exe, dlab_child **out, dlab_error *err)
     }
     if (sock[1] >= 0) close(sock[1]);
     if (errors[1] >= 0) close(errors[1]);
+    if (pulse >= 0) close(pulse);
     dlab_child_destroy(c);
     return st;
 }
@@ -116,6 +133,7 @@ static void describe_end(dlab_child *c, int status)
     hear(c);
     const char *words = *c->partial ? c->partial : c->said;
     snprintf(c->last_words, sizeof c->last_words, "%s%s%s", how, *words ? "; it said: " : "", words);
+    dlab_text_copy(c->last_words, sizeof c->last_words, c->last_words);
 }
 
 /* Its end of the socket is closed, so it is about to be gone; if not within two seconds, it is made to go. */
@@ -145,6 +163,7 @@ void dlab_child_destroy(dlab_child *c)
     if (c->socket >= 0) close(c->socket);
     if (c->errors >= 0) close(c->errors);
     dlab_lines_free(&c->lines);
+    dlab_pulse_unmap(c->pulse);
     free(c);
 }
 
@@ -194,5 +213,7 @@ dlab_status dlab_child_wait(dlab_child *c, int timeout_ms, dlab_child_event *eve
 }
 
 const char *dlab_child_last_words(const dlab_child *c) { return c->last_words; }
+
+uint64_t dlab_child_pulse(const dlab_child *c) { return dlab_pulse_count(c->pulse); }
 
 pid_t dlab_child_pid(const dlab_child *c) { return c->pid; }

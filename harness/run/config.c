@@ -82,22 +82,24 @@ dlab_status dlab_config_model_hash(const char *model, uint64_t *out, dlab_error 
     return dlab_file_hash(model, out, err);
 }
 
-dlab_status dlab_config_key(const dlab_point *p, const dlab_measure *m, uint64_t model_hash,
-                            const dlab_config_site *site, int copy, char key[17], dlab_error *err)
+dlab_status dlab_config_key(const dlab_config_run *r, const dlab_config_site *site, int copy, char key[17],
+                            dlab_error *err)
 {
+    const dlab_measure *m = r->measure;
     dlab_settings s = {0};
     uint64_t text_hash = 0;
     XXH64_state_t *h = XXH64_createState();
     dlab_status st = h ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "no memory for a hash");
-    if (st == DLAB_OK) st = dlab_config_settings("", &p->plan, &p->workload, m, &s, err); /* the model by its content */
+    if (st == DLAB_OK) st = dlab_config_settings("", r->plan, r->workload, m, &s, err); /* the model by its content */
     if (st == DLAB_OK && m->ppl_chunks > 0 && *m->ppl_text) st = dlab_file_hash(m->ppl_text, &text_hash, err);
     if (st == DLAB_OK) {
         XXH64_reset(h, DLAB_SCHEMA_VERSION);
+        feed(h, r->target);
         for (size_t i = 0; i < s.n; i++) {
             feed(h, s.items[i].key);
             feed(h, s.items[i].value);
         }
-        uint64_t rest[5] = {model_hash, text_hash, site->program, site->machine, (uint64_t)copy};
+        uint64_t rest[5] = {r->model_hash, text_hash, site->program, site->machine, (uint64_t)copy};
         XXH64_update(h, rest, sizeof rest);
         snprintf(key, 17, "%016" PRIx64, (uint64_t)XXH64_digest(h));
     }

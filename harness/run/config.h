@@ -22,9 +22,16 @@ dlab_status dlab_config_site_get(const char *exe, const dlab_settings *environme
                                  dlab_error *err);
 /* Hash of the model: of all bytes of a file, of the name of a synthetic one. */
 dlab_status dlab_config_model_hash(const char *model, uint64_t *out, dlab_error *err);
-/* 16 hex digits of the requested configuration, the model's and the quality text's bytes, the program, the machine and the
- * record's schema; the effective configuration follows from these. `copy` tells equal points of one experiment apart. */
-dlab_status dlab_config_key(const dlab_point *p, const dlab_measure *m, uint64_t model_hash,
-                            const dlab_config_site *site, int copy, char key[17], dlab_error *err);
+typedef struct {
+    const char *target;
+    const dlab_plan *plan; /* effective: what "auto" stands for may differ from run to run, by the CPUs we are given */
+    const dlab_workload *workload;
+    const dlab_measure *measure;
+    uint64_t model_hash;
+} dlab_config_run;
+/* 16 hex digits of the effective configuration, the target, the model's and the quality text's bytes, the program, the
+ * machine and the record's schema. `copy` tells equal points of one experiment apart. */
+dlab_status dlab_config_key(const dlab_config_run *r, const dlab_config_site *site, int copy, char key[17],
+                            dlab_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "harness/probes/probes.h"
 #include "harness/run/config.h"
 #include "harness/run/session.h"
@@ -61,23 +62,14 @@ void dlab_crew_end(dlab_crew *c)
     c->bytes = NULL;
 }
 
-/* How long a worker may be silent: the time limit is granted on top where a phase is bound by it. 0: for ever. */
-static int64_t patience_ns(const dlab_measure *m, const char *phase)
-{
-    if (m->hang_timeout_ns <= 0) return 0;
-    int64_t runs = strcmp(phase, "measure") == 0 ? 1 : (strcmp(phase, "warmup") == 0 ? m->warmup : 0);
-    return m->hang_timeout_ns + runs * m->time_limit_ns;
-}
-
 static bool interrupted(const dlab_crew *c) { return c->interrupted && *c->interrupted; }
 
-/* Phases restart the patience; done and error end the wait. */
-static void take_message(dlab_crew *c, json_t *msg, int64_t *patience, bool *ended, answer *out)
+/* Done and error end the wait. */
+static void take_message(dlab_crew *c, json_t *msg, bool *ended, answer *out)
 {
     const char *event = json_string_value(json_object_get(msg, "event"));
     const char *phase = json_string_value(json_object_get(msg, "phase"));
     if (event && phase && strcmp(event, "phase") == 0) {
-        *patience = patience_ns(&c->spec->measure, phase);
         dlab_progress_phase(c->progress, phase);
         json_decref(msg);
         return;
@@ -89,7 +81,8 @@ static void take_message(dlab_crew *c, json_t *msg, int64_t *patience, bool *end
 
 static dlab_status await(dlab_crew *c, dlab_child *child, answer *out, dlab_error *err)
 {
-    int64_t heard = dlab_clock_now_ns(dlab_clock_real()), patience = patience_ns(&c->spec->measure, "");
+    int64_t heard = dlab_clock_now_ns(dlab_clock_real()), patience = c->spec->measure.hang_timeout_ns;
+    uint64_t pulse = dlab_child_pulse(child);
     bool ended = false;
     while (!ended) {
         dlab_child_event event;
@@ -98,19 +91,21 @@ static dlab_status await(dlab_crew *c, dlab_child *child, answer *out, dlab_erro
         if (interrupted(c)) return DLAB_FAIL(err, DLAB_EINTERRUPTED, "interrupted");
         dlab_status st = dlab_child_wait(child, TICK_MS, &event, &msg, &e);
         int64_t now = dlab_clock_now_ns(dlab_clock_real());
+        if (dlab_child_pulse(child) != pulse) heard = now;
+        pulse = dlab_child_pulse(child);
         if (st != DLAB_OK || event == DLAB_CHILD_DIED) {
             out->kind = ANSWER_DIED;
-            snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1,
-                     st != DLAB_OK ? e.msg : dlab_child_last_words(child));
+            dlab_text_copy(out->reason, sizeof out->reason, st != DLAB_OK ? e.msg : dlab_child_last_words(child));
             ended = true;
         } else if (event == DLAB_CHILD_MESSAGE) {
             heard = now;
-            take_message(c, msg, &patience, &ended, out);
+            take_message(c, msg, &ended, out);
         } else if (patience > 0 && now - heard > patience) {
             char time[32];
             dlab_progress_duration((double)patience * 1e-9, time, sizeof time);
             out->kind = ANSWER_HUNG;
-            snprintf(out->reason, sizeof out->reason, "no answer for %s (measure.hang_timeout)", time);
+            snprintf(out->reason, sizeof out->reason, "no step ended and no answer came for %s (measure.hang_timeout)",
+                     time);
             ended = true;
         }
     }
@@ -160,7 +155,7 @@ static dlab_status hire(dlab_crew *c, size_t at, answer *out, dlab_error *err)
     while ((victim = dlab_schedule_evict(&room, c->bytes[point], c->slots, c->n_slots, at)) >= 0) {
         dlab_crew_dismiss(c, victim);
     }
-    DLAB_TRY(dlab_child_start(c->exe, &c->children[point], err));
+    DLAB_TRY(dlab_child_start(c->exe, c->fault, &c->children[point], err));
     c->alive[point] = true;
     return ask(c, point, open_message(c, point), out, err);
 }
@@ -195,7 +190,7 @@ static dlab_status write_ending(const dlab_crew *c, dlab_slot slot, dlab_run_sta
     clock_gettime(CLOCK_REALTIME, &now);
     (*out)->started_unix = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
     (*out)->status = status;
-    snprintf((*out)->reason, sizeof(*out)->reason, "%s", reason);
+    dlab_text_copy((*out)->reason, sizeof(*out)->reason, reason);
     dlab_status st = dlab_config_settings(p->model, &p->plan, &p->workload, &c->spec->measure, &(*out)->effective, err);
     if (st == DLAB_OK) st = dlab_record_write_part(c->out_path, c->meta, *out, err);
     if (st != DLAB_OK) drop_run(out);

@@ -13,6 +13,7 @@ typedef struct {
     const dlab_spec *spec;
     const dlab_outlook *outlook; /* [spec->n_points] */
     const char *exe, *target, *out_path;
+    const char *fault; /* of dlab_runner_opts */
     const dlab_settings *meta;
     const volatile sig_atomic_t *interrupted; /* NULL: never */
     dlab_progress *progress;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "harness/probes/probes.h"
 
 /* Reserving more is only address space, but a bound keeps an absurd workload from asking for all of it. */
@@ -16,7 +17,7 @@ typedef struct {
     int64_t start_ns, next_sample_ns;
     size_t first_request; /* of this drive in run->requests; request ids count from 0 */
     int64_t n_requests;
-    int32_t budget;
+    uint64_t sample_seed; /* of the plan, spread over all bits */
 } driver;
 
 static double since_start(const driver *d, int64_t now_ns) { return (double)(now_ns - d->start_ns); }
@@ -52,7 +53,7 @@ static dlab_status submit_all(driver *d, const dlab_requests *q, const int32_t *
                                  .n_prompt = q->depth[i] + q->prompt[i] - skip,
                                  .max_new = q->output[i],
                                  .eos = d->opts->eos,
-                                 .seed = q->seed[i],
+                                 .seed = q->seed[i] ^ d->sample_seed,
                                  .primed = handle};
         dlab_ev_request e = {.id = i,
                              .prompt_tokens = q->prompt[i],
@@ -106,7 +107,7 @@ static dlab_status add_events(driver *d, const dlab_step *s, double t_begin, dou
                       .seqs = s->seqs,
                       .slots = s->slots,
                       .launches = (int32_t)at_most(s->launches, INT32_MAX),
-                      .budget = d->budget,
+                      .budget = s->budget,
                       .bytes = s->bytes,
                       .kv_bytes = s->kv_bytes,
                       .flops = s->flops,
@@ -139,7 +140,12 @@ static dlab_status step_until_done(driver *d, dlab_error *err)
         if (o->interrupted && *o->interrupted) return DLAB_FAIL(err, DLAB_EINTERRUPTED, "interrupted");
         DLAB_TRY(d->target->ops->step(d->target, &s, err));
         int64_t end_ns = dlab_clock_now_ns(d->clock);
+        dlab_pulse_beat(o->pulse);
         d->run->t_end = since_start(d, end_ns);
+        if (s.rows == 0 && s.n_tokens == 0) {
+            return DLAB_FAIL(err, DLAB_EINTERNAL, "a step of target %s did nothing although requests wait",
+                             d->target->ops->name);
+        }
         DLAB_TRY(add_events(d, &s, since_start(d, begin_ns), since_start(d, end_ns), err));
         if (end_ns >= d->next_sample_ns) DLAB_TRY(add_memory(d, end_ns, err));
         /* at least one step, however short the limit: a run with no step at all would say nothing */
@@ -154,14 +160,14 @@ static dlab_status step_until_done(driver *d, dlab_error *err)
 dlab_status dlab_drive(dlab_target *t, dlab_clock *clock, const dlab_requests *requests, const int32_t *handles,
                        const dlab_drive_opts *opts, dlab_run *out, dlab_error *err)
 {
-    const dlab_plan *plan = t->ops->plan ? t->ops->plan(t) : NULL;
+    uint64_t seed = (uint64_t)t->ops->plan(t)->sample_seed;
     driver d = {.target = t,
                 .clock = clock,
                 .opts = opts,
                 .run = out,
                 .first_request = out->n_requests,
                 .n_requests = requests->n,
-                .budget = plan ? (int32_t)at_most(plan->batch_token_budget, INT32_MAX) : 0};
+                .sample_seed = dlab_splitmix64(&seed)};
     DLAB_TRY(reserve(&d, requests, err));
     out->status = DLAB_RUN_OK;
     out->t_end = 0;

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "base/clock.h"
+#include "harness/run/pulse.h"
 #include "harness/target/target.h"
 #include "harness/workload/workload.h"
 
@@ -13,6 +14,7 @@ typedef struct {
     int64_t memory_sample_ns; /* 0: each step */
     int32_t eos;              /* −1: ignore */
     bool sample_rss;
+    dlab_pulse *pulse;                        /* beats after each step; NULL: none */
     const volatile sig_atomic_t *interrupted; /* DLAB_EINTERRUPTED after the step in progress; NULL: never */
 } dlab_drive_opts;
 
@@ -20,7 +22,7 @@ typedef struct {
  * must hand at least one token over. */
 int64_t dlab_requests_primed(const dlab_requests *q, int64_t i);
 
-/* handles: [n] of dlab_engine_prime for each request (−1: none), or NULL. Appends to out (reserved before the clock
+/* A request's draws depend on its own seed and the plan's sample.seed. handles: [n] of dlab_engine_prime for each request (−1: none), or NULL. Appends to out (reserved before the clock
  * starts). Statuses other than ok and truncated are returned as errors; what was measured stays in *out. */
 dlab_status dlab_drive(dlab_target *t, dlab_clock *clock, const dlab_requests *requests, const int32_t *handles,
                        const dlab_drive_opts *opts, dlab_run *out, dlab_error *err);

@@ -1,16 +1,16 @@
 #include "harness/run/outlook.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "harness/run/config.h"
 #include "harness/workload/workload.h"
 
 static void give_up(dlab_outlook *o, dlab_status status, const char *reason)
 {
     o->status = status;
-    snprintf(o->reason, sizeof o->reason, "%.*s", (int)sizeof o->reason - 1, reason);
+    dlab_text_copy(o->reason, sizeof o->reason, reason);
 }
 
 static void estimate(const dlab_point *p, const dlab_model *model, dlab_outlook *o)
@@ -18,7 +18,10 @@ static void estimate(const dlab_point *p, const dlab_model *model, dlab_outlook 
     dlab_engine_needs needs = {0};
     dlab_error e = {0};
     dlab_workload_needs(&p->workload, p->plan.batch_size, &needs);
-    dlab_status st = dlab_engine_estimate(&p->plan, model, &needs, o->bytes, &e);
+    dlab_plan effective;
+    dlab_status st = dlab_engine_effective(&p->plan, model, &needs, &effective, &e);
+    if (st == DLAB_OK) o->plan = effective;
+    if (st == DLAB_OK) st = dlab_engine_estimate(&p->plan, model, &needs, o->bytes, &e);
     if (st == DLAB_EIMPOSSIBLE || st == DLAB_ENOTBUILT) give_up(o, st, e.msg);
     if (st != DLAB_OK) return; /* any other failure is the worker's to find and to tell */
     for (int i = 0; i < DLAB_POOL_N; i++) o->total_bytes += (int64_t)o->bytes[i];
@@ -64,24 +67,25 @@ static dlab_status check_models(const dlab_outlook *o, size_t n, dlab_error *err
     return broken < n ? DLAB_FAIL(err, o[broken].status, "%s", o[broken].reason) : DLAB_OK;
 }
 
-static dlab_status make_keys(const dlab_spec *spec, const char *exe, const dlab_settings *environment, dlab_outlook *o,
-                             dlab_error *err)
+static dlab_status make_keys(const dlab_spec *spec, const char *target, const char *exe,
+                             const dlab_settings *environment, dlab_outlook *o, dlab_error *err)
 {
     dlab_config_site site;
     DLAB_TRY(dlab_config_site_get(exe, environment, &site, err));
     for (size_t i = 0; i < spec->n_points; i++) {
         const dlab_point *p = &spec->points[i];
+        dlab_config_run run = {target, &o[i].plan, &p->workload, &spec->measure, o[i].model_hash};
         bool taken = true;
         for (int copy = 0; taken; copy++) {
             taken = false;
-            DLAB_TRY(dlab_config_key(p, &spec->measure, o[i].model_hash, &site, copy, o[i].key, err));
+            DLAB_TRY(dlab_config_key(&run, &site, copy, o[i].key, err));
             for (size_t j = 0; j < i && !taken; j++) taken = strcmp(o[j].key, o[i].key) == 0;
         }
     }
     return DLAB_OK;
 }
 
-dlab_status dlab_outlook_make(const dlab_spec *spec, bool target_needs_model, const char *exe,
+dlab_status dlab_outlook_make(const dlab_spec *spec, const char *target, const char *exe,
                               const dlab_settings *environment, dlab_outlook **out, dlab_error *err)
 {
     *out = NULL;
@@ -90,11 +94,13 @@ dlab_status dlab_outlook_make(const dlab_spec *spec, bool target_needs_model, co
     for (size_t i = 0; i < spec->n_points; i++) {
         if (*spec->points[i].skip) give_up(&o[i], DLAB_EIMPOSSIBLE, spec->points[i].skip);
     }
-    for (size_t i = 0; target_needs_model && i < spec->n_points; i++) {
+    bool needs_model = strcmp(target, "null") != 0;
+    for (size_t i = 0; i < spec->n_points; i++) o[i].plan = spec->points[i].plan;
+    for (size_t i = 0; needs_model && i < spec->n_points; i++) {
         if (!seen_before(spec, i)) survey_model(spec, i, o);
     }
     dlab_status st = check_models(o, spec->n_points, err);
-    if (st == DLAB_OK) st = make_keys(spec, exe, environment, o, err);
+    if (st == DLAB_OK) st = make_keys(spec, target, exe, environment, o, err);
     if (st == DLAB_OK) {
         *out = o;
     } else {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "harness/probes/probes.h"
 #include "harness/run/outlook.h"
 #include "harness/run/progress.h"
@@ -10,14 +11,8 @@
 
 static void print_bytes(FILE *f, double bytes)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    size_t u = 0;
-    while (bytes >= 1024 && u + 1 < sizeof units / sizeof *units) {
-        bytes /= 1024;
-        u++;
-    }
     char text[32];
-    snprintf(text, sizeof text, u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
+    dlab_text_bytes(bytes, text, sizeof text);
     fprintf(f, "  %11s", text);
 }
 
@@ -65,8 +60,10 @@ static void print_plan(FILE *f, const dlab_spec *spec, const dlab_outlook *o)
         dlab_progress_duration((double)m->time_limit_ns * 1e-9, limit, sizeof limit);
         dlab_progress_duration(((double)runs + points * (double)m->warmup) * (double)m->time_limit_ns * 1e-9, total,
                                sizeof total);
-        fprintf(f, "A run ends after %s and the step in progress: at most about %s, filling caches apart.\n", limit,
-                total);
+        fprintf(f,
+                "Upper bound: about %s, if every run used its whole time limit of %s. Runs whose work is done "
+                "earlier, usually most of them, end far earlier. Filling caches comes on top.\n",
+                total, limit);
     } else {
         fprintf(f, "Time: not known before the first round; measure.time_limit would bound it.\n");
     }
@@ -85,7 +82,7 @@ dlab_status dlab_runner_plan_text(const dlab_spec *spec, char **out, dlab_error 
     size_t size = 0;
     *out = NULL;
     dlab_status st = dlab_probe_environment(&environment, err);
-    if (st == DLAB_OK) st = dlab_outlook_make(spec, true, "/proc/self/exe", &environment, &o, err);
+    if (st == DLAB_OK) st = dlab_outlook_make(spec, "engine", "/proc/self/exe", &environment, &o, err);
     FILE *f = st == DLAB_OK ? open_memstream(out, &size) : NULL;
     if (f) print_plan(f, spec, o);
     if (st == DLAB_OK && (!f || fclose(f) != 0)) st = DLAB_FAIL(err, DLAB_EOOM, "no memory for the plan");

@@ -141,6 +141,7 @@ static dlab_status load_point(const char *out_path, dlab_record *old, const char
             return st;
         }
         DLAB_TRY(dlab_resume_add(&r->points[point], run, err));
+        dlab_run_drop_events(run);
         ++*n;
     }
     return DLAB_OK;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "harness/probes/probes.h"
 #include "harness/run/config.h"
 #include "harness/run/crew.h"
@@ -41,6 +42,7 @@ static dlab_status add_meta(const dlab_spec *spec, const dlab_runner_opts *opts,
     time_t now = time(NULL);
     if (opts->command_line) DLAB_TRY(dlab_settings_set(meta, "command", opts->command_line, err));
     DLAB_TRY(dlab_settings_set(meta, "experiment", spec->name, err));
+    if (opts->fault) DLAB_TRY(dlab_settings_set(meta, "fault", opts->fault, err));
     if (*spec->about) DLAB_TRY(dlab_settings_set(meta, "about", spec->about, err));
     if (*spec->covers) DLAB_TRY(dlab_settings_set(meta, "covers", spec->covers, err));
     if (gmtime_r(&now, &utc) && strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc) > 0) {
@@ -69,7 +71,7 @@ static dlab_status frame_point(const dlab_spec *spec, size_t i, const dlab_outlo
     if (o->status != DLAB_OK) {
         bool skipped = o->status == DLAB_EIMPOSSIBLE || o->status == DLAB_ENOTBUILT;
         out->status = skipped ? DLAB_RUN_SKIPPED : DLAB_RUN_FAILED;
-        snprintf(out->reason, sizeof out->reason, "%s", o->reason);
+        dlab_text_copy(out->reason, sizeof out->reason, o->reason);
     }
     DLAB_TRY(dlab_settings_copy(&p->axes, &out->axes, err));
     return dlab_config_settings(p->model, &p->plan, &p->workload, &spec->measure, &out->effective, err);
@@ -137,7 +139,7 @@ static dlab_status summarize(dlab_point_result *p, dlab_error *err)
     }
     if (!worst) return DLAB_OK;
     p->status = worst->status;
-    snprintf(p->reason, sizeof p->reason, "%s", worst->reason);
+    dlab_text_copy(p->reason, sizeof p->reason, worst->reason);
     p->warnings[0] = 0;
     if (measured > 0 && measured < p->n_planned) {
         snprintf(p->warnings, sizeof p->warnings, "%zu of %zu repeats measured", measured, p->n_planned);
@@ -214,6 +216,7 @@ static dlab_status run_slot(runner *r, size_t at, dlab_error *err)
     char reason[sizeof run->reason];
     memcpy(reason, run->reason, sizeof reason);
     DLAB_TRY(dlab_resume_add(p, run, err));
+    dlab_run_drop_events(run); /* its part has them; carrying them along would make each master slower to write */
     DLAB_TRY(summarize(p, err));
     if (given_up(p)) dlab_crew_dismiss(&r->crew, slot.point);
     count_done(r, at + 1);
@@ -267,7 +270,7 @@ static dlab_status prepare(runner *r, const char *exe, const char *target, dlab_
     dlab_settings *meta = &r->record->meta;
     DLAB_TRY(check_names(r, err));
     DLAB_TRY(dlab_probe_environment(meta, err));
-    DLAB_TRY(dlab_outlook_make(spec, strcmp(target, "null") != 0, exe, meta, &r->outlook, err));
+    DLAB_TRY(dlab_outlook_make(spec, target, exe, meta, &r->outlook, err));
     DLAB_TRY(add_meta(spec, r->opts, r->outlook, meta, err));
     DLAB_TRY(frame_record(r, err));
     DLAB_TRY(dlab_schedule_make(m->order, spec->n_points, (size_t)m->repeats, (uint64_t)m->seed, &r->slots, err));
@@ -280,6 +283,7 @@ static dlab_status prepare(runner *r, const char *exe, const char *target, dlab_
                           .outlook = r->outlook,
                           .exe = exe,
                           .target = target,
+                          .fault = r->opts->fault,
                           .out_path = r->opts->out_path,
                           .meta = meta,
                           .interrupted = r->opts->interrupted,

@@ -1,6 +1,7 @@
 #include "harness/run/session.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "harness/probes/probes.h"
 #include "harness/quality/ppl.h"
 #include "harness/run/config.h"
@@ -111,6 +113,7 @@ static dlab_status prime(dlab_session *s, dlab_error *err)
         int64_t n = dlab_requests_primed(q, i);
         if (n == 0) continue;
         dlab_status st = s->target->ops->prime(s->target, q->ids + q->offset[i], n, &s->handles[i], err);
+        dlab_pulse_beat(s->opts.pulse);
         if (st != DLAB_OK) return dlab_error_prefix(err, st, "filling the cache to depth %" PRId64, q->depth[i]);
     }
     s->primed = true;
@@ -124,6 +127,7 @@ static dlab_drive_opts drive_opts(const dlab_session *s)
                              .eos = s->eos,
                              /* reading /proc at each step would cost more than some steps do */
                              .sample_rss = s->measure.memory_sample_ns > 0,
+                             .pulse = s->opts.pulse,
                              .interrupted = s->opts.interrupted};
 }
 
@@ -149,7 +153,7 @@ static double unix_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void keep_memory(const dlab_session *s, int64_t growths_before, dlab_run *out)
+static void keep_memory(const dlab_session *s, int64_t growths_before, bool rss_is_ours, dlab_run *out)
 {
     dlab_mem_stats mem = {0};
     dlab_kv_stats kv = {0};
@@ -159,7 +163,7 @@ static void keep_memory(const dlab_session *s, int64_t growths_before, dlab_run 
     out->weight_bytes = (int64_t)mem.pool[DLAB_POOL_WEIGHTS].used_bytes;
     out->kv_pool = kv.pool_bytes;
     out->kv_growths = kv.n_growths - growths_before;
-    out->rss_peak = dlab_probe_rss_peak_bytes();
+    if (rss_is_ours) out->rss_peak = dlab_probe_rss_peak_bytes();
 }
 
 static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
@@ -170,10 +174,11 @@ static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
     tell(s, "measure");
     s->target->ops->memory(s->target, &mem, &before);
     s->target->ops->reset_peaks(s->target);
-    dlab_probe_rss_reset();
+    malloc_trim(0); /* what writing the run before took is not this run's */
+    bool rss_is_ours = dlab_probe_rss_reset();
     out->started_unix = unix_now();
     dlab_status st = dlab_drive(s->target, dlab_clock_real(), &s->requests, s->handles, &o, out, err);
-    keep_memory(s, before.n_growths, out);
+    keep_memory(s, before.n_growths, rss_is_ours, out);
     return st;
 }
 
@@ -186,6 +191,12 @@ static dlab_status read_corpus(const dlab_session *s, char **owned, const char *
     return DLAB_OK;
 }
 
+static void beat_chunk(void *ctx, int64_t chunk, int64_t n_chunks, double ppl)
+{
+    (void)chunk, (void)n_chunks, (void)ppl;
+    dlab_pulse_beat(((const dlab_session *)ctx)->opts.pulse);
+}
+
 /* On a target of its own, made for one text at a time, so that the measured target's memory is not blown up by it. */
 static dlab_status quality(dlab_session *s, dlab_run *out, dlab_error *err)
 {
@@ -195,7 +206,11 @@ static dlab_status quality(dlab_session *s, dlab_run *out, dlab_error *err)
     const char *text = NULL;
     int32_t *ids = NULL;
     size_t n = 0, n_ids = 0;
-    dlab_ppl_opts o = {.protocol = "llama.cpp", .context = s->measure.ppl_context, .chunks = s->measure.ppl_chunks};
+    dlab_ppl_opts o = {.protocol = "llama.cpp",
+                       .context = s->measure.ppl_context,
+                       .chunks = s->measure.ppl_chunks,
+                       .progress = beat_chunk,
+                       .progress_ctx = s};
     dlab_engine_needs needs = {
         .max_seqs = 1, .max_tokens = o.context, .max_prompt = o.context, .max_logits = o.context};
     dlab_ppl_result result;
@@ -246,7 +261,7 @@ dlab_status dlab_session_run(dlab_session *s, int64_t repeat, int64_t warmup, dl
     if (st == DLAB_OK && repeat == 0 && s->measure.ppl_chunks > 0) st = quality(s, out, e);
     if (st != DLAB_OK) {
         out->status = dlab_session_status(st);
-        snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, e->msg);
+        dlab_text_copy(out->reason, sizeof out->reason, e->msg);
     }
     return st;
 }

@@ -18,6 +18,7 @@ typedef struct {
     /* Told when a run enters "prime", "warmup", "measure", "quality"; NULL: nobody. */
     void (*phase)(void *ctx, const char *name);
     void *phase_ctx;
+    dlab_pulse *pulse;                        /* beats after each step and each piece of text; NULL: none */
     const volatile sig_atomic_t *interrupted; /* NULL: never */
 } dlab_session_opts;
 

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 dlab_status dlab_lines_fill(dlab_lines *l, int fd, bool *eof, dlab_error *err)
 {
     *eof = false;
@@ -119,13 +121,10 @@ bool dlab_wire_is_text(const char *text)
 /* Facts for a reader only: bytes that are no UTF-8 become question marks. */
 static json_t *lossy_string(const char *text)
 {
-    json_t *j = json_string(text);
-    char *plain = j ? NULL : strdup(text);
-    if (!plain) return j;
-    for (char *c = plain; *c; c++) {
-        if ((unsigned char)*c >= 0x80) *c = '?';
-    }
-    j = json_string(plain);
+    char *plain = strdup(text);
+    if (!plain) return NULL;
+    dlab_text_copy(plain, strlen(plain) + 1, plain);
+    json_t *j = json_string(plain);
     free(plain);
     return j;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "harness/run/config.h"
 #include "harness/run/run.h"
 #include "harness/run/session.h"
@@ -12,6 +13,8 @@
 
 typedef struct {
     int fd_out;
+    const char *fault; /* or NULL */
+    dlab_pulse *pulse;
     dlab_lines lines;
     dlab_model *model;
     dlab_session *session;
@@ -49,31 +52,52 @@ static void close_point(worker *w)
     w->meta = (dlab_settings){0};
 }
 
-/* DLAB_FAULT=KIND@POINT[,KIND@POINT…], with KIND crash, hang, oom, fail or skip: what goes wrong in place of the run. For
- * the tests of the runner; nothing but this file reads it. */
-static dlab_status inject_fault(int64_t point, dlab_error *err)
+/* ---- faults on purpose, for the tests of the runner ---------------------------------------------------------------- */
+
+static const char *const fault_kinds[] = {"crash", "hang", "oom", "skip", "fail", NULL};
+
+/* One KIND@POINT of a list; moves *at behind it and its comma. */
+static dlab_status read_fault(const char **at, const char **kind, int64_t *point, dlab_error *err)
 {
-    const char *list = getenv("DLAB_FAULT");
-    for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
-        char kind[16];
-        long long which = -1;
-        if (sscanf(at, "%15[a-z]@%lld", kind, &which) != 2 || which != point) continue; /* NOLINT(cert-err34-c) */
-        if (strcmp(kind, "crash") == 0) abort();
-        while (strcmp(kind, "hang") == 0) pause();
-        if (strcmp(kind, "oom") == 0) return DLAB_FAIL(err, DLAB_EOOM, "injected refusal of memory");
-        if (strcmp(kind, "skip") == 0) return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "injected impossibility");
-        if (strcmp(kind, "fail") == 0) return DLAB_FAIL(err, DLAB_EINTERNAL, "injected failure");
+    char word[16], *end = NULL;
+    size_t n = strcspn(*at, "@,");
+    snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), *at);
+    for (size_t i = 0; (*kind = fault_kinds[i]); i++) {
+        if (strcmp(*kind, word) == 0) break;
     }
+    const char *digits = *at + n + (*kind && (*at)[n] == '@');
+    *point = strtoll(digits, &end, 10);
+    bool number = *digits >= '0' && *digits <= '9' && (*end == ',' || !*end);
+    if (!*kind || !number) {
+        return DLAB_FAIL(err, DLAB_EUSAGE, "--fault: \"%.40s\" is not KIND@POINT with crash, hang, oom, skip or fail",
+                         *at);
+    }
+    *at = *end ? end + 1 : end;
     return DLAB_OK;
 }
 
-static const dlab_target_ops *find_target(const char *name)
+dlab_status dlab_fault_check(const char *fault, dlab_error *err)
 {
-    for (size_t i = 0; dlab_targets[i]; i++) {
-        if (strcmp(dlab_targets[i]->name, name) == 0) return dlab_targets[i];
-    }
-    return NULL;
+    const char *kind = NULL;
+    int64_t point = 0;
+    while (*fault) DLAB_TRY(read_fault(&fault, &kind, &point, err));
+    return DLAB_OK;
 }
+
+static dlab_status inject_fault(const char *list, int64_t point, dlab_error *err)
+{
+    const char *kind = NULL;
+    int64_t which = -1;
+    while (list && *list && which != point) DLAB_TRY(read_fault(&list, &kind, &which, err));
+    if (!kind || which != point) return DLAB_OK;
+    if (strcmp(kind, "crash") == 0) abort();
+    while (strcmp(kind, "hang") == 0) pause();
+    if (strcmp(kind, "oom") == 0) return DLAB_FAIL(err, DLAB_EOOM, "injected refusal of memory");
+    if (strcmp(kind, "skip") == 0) return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "injected impossibility");
+    return DLAB_FAIL(err, DLAB_EINTERNAL, "injected failure");
+}
+
+/* ---- opening a point ------------------------------------------------------------------------------------------------ */
 
 static dlab_status read_table(const json_t *msg, const char *key, const dlab_param *table, size_t n, void *obj,
                               dlab_error *err)
@@ -116,7 +140,7 @@ static dlab_status open_point(worker *w, const json_t *msg, dlab_error *err)
     DLAB_TRY(read_table(msg, "workload", table, n, &workload, err));
     table = dlab_measure_params(&n);
     DLAB_TRY(read_table(msg, "measure", table, n, &measure, err));
-    const dlab_target_ops *ops = find_target(target);
+    const dlab_target_ops *ops = dlab_target_find(target);
     if (!ops) return DLAB_FAIL(err, DLAB_EFORMAT, "unknown target \"%s\"", target);
     if (*model) DLAB_TRY(dlab_model_open(model, &w->model, err));
     dlab_session_opts o = {.target = ops,
@@ -126,7 +150,8 @@ static dlab_status open_point(worker *w, const json_t *msg, dlab_error *err)
                            .workload = &workload,
                            .measure = &measure,
                            .phase = send_phase,
-                           .phase_ctx = w};
+                           .phase_ctx = w,
+                           .pulse = w->pulse};
     return dlab_session_create(&o, &w->session, err);
 }
 
@@ -155,12 +180,12 @@ static dlab_status run_once(worker *w, const json_t *msg, dlab_run *run, dlab_er
     snprintf(run->key, sizeof run->key, "%s", w->key);
     run->point = (int32_t)w->point;
     run->repeat = (int32_t)repeat;
-    dlab_status st = inject_fault(w->point, &own);
+    dlab_status st = inject_fault(w->fault, w->point, &own);
     if (st == DLAB_OK) {
         st = dlab_session_run(w->session, repeat, warmup, run, &own);
     } else {
         run->status = dlab_session_status(st);
-        snprintf(run->reason, sizeof run->reason, "%.*s", (int)sizeof run->reason - 1, own.msg);
+        dlab_text_copy(run->reason, sizeof run->reason, own.msg);
         DLAB_TRY(dlab_session_settings(w->session, &run->effective, err));
     }
     if (st == DLAB_EINTERRUPTED) run->status = DLAB_RUN_PENDING;
@@ -205,10 +230,10 @@ static dlab_status serve_line(worker *w, const char *line, dlab_error *err)
     return st;
 }
 
-dlab_status dlab_worker_serve(int fd_in, int fd_out, dlab_error *err)
+dlab_status dlab_worker_serve(int fd_in, int fd_out, const dlab_worker_opts *opts, dlab_error *err)
 {
-    worker w = {.fd_out = fd_out};
-    dlab_status st = DLAB_OK;
+    worker w = {.fd_out = fd_out, .fault = opts->fault};
+    dlab_status st = opts->pulse_fd >= 0 ? dlab_pulse_map(opts->pulse_fd, &w.pulse, err) : DLAB_OK;
     bool eof = false;
     while (st == DLAB_OK && !eof && !w.closed && !w.lost) {
         st = dlab_lines_fill(&w.lines, fd_in, &eof, err);
@@ -218,6 +243,7 @@ dlab_status dlab_worker_serve(int fd_in, int fd_out, dlab_error *err)
         }
     }
     close_point(&w);
+    dlab_pulse_unmap(w.pulse);
     dlab_lines_free(&w.lines);
     return st;
 }

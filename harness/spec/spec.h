@@ -65,6 +65,9 @@ dlab_status dlab_spec_parse(const char *name, const char *text, size_t n, const 
                             const char *default_model, dlab_spec **out, dlab_error *err);
 void dlab_spec_destroy(dlab_spec *s);
 
+/* dlab_plan_set for commands: a word that the design names but this version lacks is DLAB_ENOTBUILT, not unknown. */
+dlab_status dlab_spec_plan_set(dlab_plan *plan, const char *assignment, dlab_error *err);
+
 /* Markdown of every key with type, default, range and meaning: docs/experiments.md. malloc'd. */
 dlab_status dlab_spec_docs(char **out, dlab_error *err);
 

@@ -69,7 +69,9 @@ const dlab_param *dlab_measure_params(size_t *n)
         TIME(dlab_measure, "measure.time_limit", time_limit_ns, "0s",
              "a run ends after the step in progress at this time, status truncated; 0s: no limit"),
         TIME(dlab_measure, "measure.hang_timeout", hang_timeout_ns, "10min",
-             "a worker that gives no answer for so long is killed, status hung"),
+             "a worker that ends no step and gives no answer for so long is killed, status hung; a single step that "
+             "takes longer "
+             "counts as a hang, and 0s waits for ever"),
         TIME(dlab_measure, "measure.memory_sample", memory_sample_ns, "0s",
              "shortest time between two samples of memory; 0s: one at each step"),
         INT(dlab_measure, "measure.ppl_chunks", ppl_chunks, "0", 0, 1000000,

@@ -46,12 +46,13 @@ dlab_status dlab_null_create(const dlab_plan *plan, const dlab_engine_needs *nee
     s->plan = *plan;
     s->opts = *opts;
     if (!s->opts.clock) s->opts.clock = dlab_clock_real();
-    s->max_seqs = (size_t)needs->max_seqs;
+    s->max_seqs =
+        (size_t)(plan->batch_size > 0 && plan->batch_size < needs->max_seqs ? plan->batch_size : needs->max_seqs);
     s->tokens = calloc(s->max_seqs, sizeof *s->tokens);
     s->admitted = calloc(s->max_seqs, sizeof *s->admitted);
     if (!s->tokens || !s->admitted) {
         destroy(&s->base);
-        return DLAB_FAIL(err, DLAB_EOOM, "no memory for %lld sequences", (long long)needs->max_seqs);
+        return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu sequences", s->max_seqs);
     }
     *out = &s->base;
     return DLAB_OK;

@@ -11,7 +11,7 @@ typedef struct {
     dlab_clock *clock; /* real: waits; virtual: goes on by step_ns. Borrowed; NULL: the real one */
 } dlab_null_opts;
 
-/* The target's table creates it instant. needs->max_seqs requests run at once, the others wait. */
+/* The target's table creates it instant. batch.size requests, at most needs->max_seqs, run at once, the others wait. */
 dlab_status dlab_null_create(const dlab_plan *plan, const dlab_engine_needs *needs, const dlab_null_opts *opts,
                              dlab_target **out, dlab_error *err);
 

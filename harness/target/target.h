@@ -32,5 +32,6 @@ struct dlab_target {
 
 /* generated from the folder; NULL-terminated: engine, null */
 extern const dlab_target_ops *const dlab_targets[];
+const dlab_target_ops *dlab_target_find(const char *name); /* or NULL */
 
 #endif

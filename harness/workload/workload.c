@@ -15,10 +15,11 @@ static int64_t request_count(const dlab_workload *w, int64_t batch_size)
 void dlab_workload_needs(const dlab_workload *w, int64_t batch_size, dlab_engine_needs *out)
 {
     const int64_t n = request_count(w, batch_size);
-    const int64_t prefix = w->depth + w->prompt;
-    *out = (dlab_engine_needs){.max_seqs = n < batch_size ? n : batch_size,
-                               .max_tokens = prefix + w->output,
-                               .max_prompt = prefix > 0 ? prefix : 1};
+    const int64_t all = w->depth + w->prompt, prefix = all > 0 ? all : 1;
+    /* a depth is filled once and kept, so each request has a sequence of its own even while it waits for its turn */
+    *out = (dlab_engine_needs){.max_seqs = n < batch_size || w->depth > 0 ? n : batch_size,
+                               .max_tokens = prefix + w->output - 1, /* the last token is never fed back */
+                               .max_prompt = prefix};
 }
 
 /* Lengths spread evenly over [⌈prompt/2⌉, prompt], both ends included, then shuffled: sorted lengths would pack batches

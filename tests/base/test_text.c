@@ -29,10 +29,17 @@ END_TEST
 
 START_TEST(bytes_that_are_no_utf8_become_question_marks)
 {
-    static const char *const wrong[][2] = {
-        {"\xFFx", "?x"},       {"a\xC3", "a?"},          {"\xC3(", "?("},           {"\xC0\xAF", "??"},
-        {"\xE0\x80\x80", "???"}, {"\xED\xA0\x80", "???"},  {"\xE2\x80", "??"},        {"\xF0\x80\x80\x80", "????"},
-        {"\xF4\x90\x80\x80", "????"}, {"\xF5\x80\x80\x80", "????"}, {"\x80", "?"}};
+    static const char *const wrong[][2] = {{"\xFFx", "?x"},
+                                           {"a\xC3", "a?"},
+                                           {"\xC3(", "?("},
+                                           {"\xC0\xAF", "??"},
+                                           {"\xE0\x80\x80", "???"},
+                                           {"\xED\xA0\x80", "???"},
+                                           {"\xE2\x80", "??"},
+                                           {"\xF0\x80\x80\x80", "????"},
+                                           {"\xF4\x90\x80\x80", "????"},
+                                           {"\xF5\x80\x80\x80", "????"},
+                                           {"\x80", "?"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) becomes(wrong[i][0], 32, wrong[i][1]);
     becomes("\xF4\x8F\xBF\xBF \xED\x9F\xBF", 32, "\xF4\x8F\xBF\xBF \xED\x9F\xBF");
 }
@@ -61,12 +68,8 @@ START_TEST(bytes_are_readable)
     static const struct {
         double bytes;
         const char *want;
-    } cases[] = {{0, "0 B"},
-                 {1023, "1023 B"},
-                 {1024, "1.0 KiB"},
-                 {1536.0 * 1024, "1.5 MiB"},
-                 {0x1p63, "8.0 EiB"},
-                 {0x1p74, "16384.0 EiB"}};
+    } cases[] = {{0, "0 B"},          {1023, "1023 B"},       {1024, "1.0 KiB"}, {1536.0 * 1024, "1.5 MiB"},
+                 {0x1p63, "8.0 EiB"}, {0x1p74, "16384.0 EiB"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char buf[32];
         dlab_text_bytes(cases[i].bytes, buf, sizeof buf);

@@ -11,7 +11,7 @@ may_include() {
     engine) echo "engine/ kernels/ base/" ;;
     results) echo "results/ base/" ;;
     plots) echo "plots/ results/ base/" ;;
-    harness) echo "harness/ engine/engine.h kernels/device.h plots/ results/ base/" ;;
+    harness) echo "harness/ engine/engine.h plots/ results/ base/" ;;
     esac
 }
 

@@ -5,7 +5,7 @@ set -uo pipefail
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/dlab run XXXXXX")
 trap 'rm -rf "$scratch" "$scratch.before"' EXIT
 cd "$scratch" || exit 1
-unset DLAB_FAULT DLAB_MODEL
+unset DLAB_MODEL
 
 fail() {
     echo "FAIL: $*" >&2
@@ -72,6 +72,21 @@ says_not 'record:' out
 python=$(command -v python3 || true)
 [ -z "$python" ] || "$python" -c 'import json, sys; json.load(sys.stdin)' <out || fail 'not strict JSON'
 
+# ---- names that are no UTF-8 are said, not fatal
+strange=$(printf 'caf\351.gguf')
+expect 2 run 'an experiment.yaml' -o x.h5 -m "$strange"
+one_line 'a name that is no UTF-8'
+
+# ---- a run on other CPUs is another run
+if [ "$(nproc)" -ge 2 ] && command -v taskset >/dev/null; then
+    cpu=$(sed -n 's/^Cpus_allowed_list:[^0-9]*\([0-9]*\).*/\1/p' /proc/self/status)
+    expect 0 run 'an experiment.yaml' -o c.h5
+    code=0
+    taskset -c "$cpu" "$DLAB" run 'an experiment.yaml' -o c.h5 --resume >out 2>log || code=$?
+    [ "$code" -eq 0 ] || fail "taskset: exit $code"
+    says '0 of 8 runs kept' log
+fi
+
 # ---- a dry run leaves nothing
 find . -type f | sort >"$scratch.before"
 expect 0 run 'an experiment.yaml' --dry-run
@@ -79,13 +94,13 @@ says '8 runs of 4 points' out
 find . -type f | sort | cmp -s "$scratch.before" - || fail 'a dry run left files'
 
 # ---- a failed point is a row and exit 1; oom and skipped only with --strict
-DLAB_FAULT=crash@1,fail@2 expect 1 run 'an experiment.yaml' -o f.h5
+expect 1 run 'an experiment.yaml' --fault crash@1,fail@2 -o f.h5
 says 'crashed' log
 says '[8/8]' log
 expect 0 run 'an experiment.yaml' -o f.h5 --resume
 says '4 of 8 runs kept' log
-DLAB_FAULT=oom@0,skip@1 expect 0 run 'an experiment.yaml' -o o.h5
-DLAB_FAULT=oom@0 expect 1 run 'an experiment.yaml' -o o2.h5 --strict
+expect 0 run 'an experiment.yaml' --fault oom@0,skip@1 -o o.h5
+expect 1 run 'an experiment.yaml' --fault oom@0 -o o2.h5 --strict
 
 # ---- bad input: one line, exit 2, nothing left behind
 find . -name '*.h5*' | sort >"$scratch.before"
@@ -96,6 +111,8 @@ one_line 'no such file'
 says 'nowhere.yaml' log
 expect 2 run 'an experiment.yaml' -o x.h5 --frobnicate
 one_line 'an unknown flag'
+expect 2 run 'an experiment.yaml' -o x.h5 --fault crush@1
+one_line 'an unknown fault'
 expect 2 run 'an experiment.yaml' -o x.h5 --set batch.sise=2
 one_line 'a misspelt key'
 says 'batch.size' log
@@ -121,5 +138,6 @@ rm -rf notes.txt*
 find . -name '*.h5*' | sort | cmp -s "$scratch.before" - || fail "bad input left files: $(ls)"
 
 expect 0 run --help
+says_not '--fault' out
 says 'Example' out
 echo "dlab run: all well"

@@ -6,7 +6,7 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/dlab killed XXXXXX")
 runner=0
 trap '[ "$runner" -eq 0 ] || kill -9 "$runner" 2>/dev/null; rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
-unset DLAB_FAULT DLAB_MODEL
+unset DLAB_MODEL
 
 fail() {
     echo "FAIL: $*" >&2
@@ -37,7 +37,8 @@ YAML
 
 # The third point hangs, so the runner is caught in the middle of its first round.
 start() { # RECORD
-    DLAB_FAULT=hang@2 "$DLAB" run x.yaml -o "$1" >out 2>log &
+    # a shell without job control has its background jobs ignore SIGINT, and dlab keeps it so
+    env --default-signal=INT "$DLAB" run x.yaml --fault hang@2 -o "$1" >out 2>log &
     runner=$!
     wait_for parts "$1" 2 || fail 'no runs within 30 s'
     wait_for worker_hangs || fail 'the third worker never came'

@@ -6,7 +6,7 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/dlab output XXXXXX")
 trap 'chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
 chmod 755 "$scratch"
 cd "$scratch" || exit 1
-unset DLAB_FAULT DLAB_MODEL
+unset DLAB_MODEL
 
 fail() {
     echo "FAIL: $*" >&2

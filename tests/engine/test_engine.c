@@ -444,10 +444,17 @@ START_TEST(requests_that_cannot_fit_are_refused_with_the_sum)
 {
     dlab_model *m = open_model("synthetic:tiny");
     dlab_engine *e = open_engine(m, "", 1, 16, 0);
-    dlab_engine_request r = {.id = 4, .prompt = PROMPT, .n_prompt = 12, .max_new = 5, .eos = -1, .primed = -1};
+    dlab_engine_request r = {.id = 4, .prompt = PROMPT, .n_prompt = 12, .max_new = 6, .eos = -1, .primed = -1};
     dlab_error err = {0};
     ck_assert_int_eq(dlab_engine_submit(e, &r, &err), DLAB_EIMPOSSIBLE);
     ck_assert_msg(strstr(err.msg, "17") && strstr(err.msg, "16"), "%s", err.msg);
+    r.max_new = 5; /* the last token needs no place */
+    ck_assert_msg(dlab_engine_submit(e, &r, &err) == DLAB_OK, "%s", err.msg);
+    r.id = 4;
+    while (dlab_engine_busy(e)) {
+        dlab_step st;
+        ck_assert_msg(dlab_engine_step(e, &st, &err) == DLAB_OK, "%s", err.msg);
+    }
     int32_t wild = 100000;
     r = (dlab_engine_request){.prompt = &wild, .n_prompt = 1, .max_new = 1, .primed = -1};
     ck_assert_int_eq(dlab_engine_submit(e, &r, &err), DLAB_EUSAGE);

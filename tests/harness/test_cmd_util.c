@@ -264,13 +264,20 @@ START_TEST(plan_has_every_key)
 }
 END_TEST
 
-START_TEST(bytes_are_readable)
+START_TEST(only_a_bug_of_ours_shows_its_place)
 {
-    char buf[32];
-    dlab_cmd_bytes_text(512, buf, sizeof buf);
-    ck_assert_str_eq(buf, "512 B");
-    dlab_cmd_bytes_text(1536.0 * 1024, buf, sizeof buf);
-    ck_assert_str_eq(buf, "1.50 MiB");
+    char buf[256], want[256];
+    dlab_error err = {0};
+    (void)DLAB_FAIL(&err, DLAB_EINTERNAL, "a bug");
+    snprintf(want, sizeof want, "a bug [tests/harness/test_cmd_util.c:%d]", __LINE__ - 1);
+    dlab_cmd_error_text(&err, buf, sizeof buf);
+    ck_assert_str_eq(buf, want);
+    (void)DLAB_FAIL(&err, DLAB_EIO, "two\nlines");
+    dlab_cmd_error_text(&err, buf, sizeof buf);
+    ck_assert_str_eq(buf, "two lines");
+    err = (dlab_error){.code = DLAB_EUSAGE};
+    dlab_cmd_error_text(&err, buf, sizeof buf);
+    ck_assert_str_eq(buf, "wrong use");
 }
 END_TEST
 
@@ -301,7 +308,7 @@ int main(void)
     tcase_add_test(t, our_own_files_are_found);
     tcase_add_test(t, any_bytes_become_a_json_string);
     tcase_add_test(t, plan_has_every_key);
-    tcase_add_test(t, bytes_are_readable);
+    tcase_add_test(t, only_a_bug_of_ours_shows_its_place);
     tcase_add_test(t, exit_codes);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

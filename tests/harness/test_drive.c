@@ -18,6 +18,7 @@ typedef struct {
     dlab_step_token token[4]; /* request −1: end of list */
     int64_t admit;            /* request admitted, −1: none */
     dlab_status fails;
+    bool idle; /* no rows */
 } script_step;
 
 typedef struct {
@@ -59,8 +60,9 @@ static dlab_status script_step_fn(dlab_target *t, dlab_step *out, dlab_error *er
     s->at++;
     dlab_clock_advance(s->clock, k->ms * MS);
     if (k->fails != DLAB_OK) return DLAB_FAIL(err, k->fails, "scripted");
-    *out =
-        (dlab_step){.tokens = k->token, .admitted = &k->admit, .n_admitted = k->admit >= 0, .rows = 3, .kv_bytes = 7};
+    *out = (dlab_step){
+        .tokens = k->token, .admitted = &k->admit, .n_admitted = k->admit >= 0, .rows = 3, .budget = 9, .kv_bytes = 7};
+    if (k->idle) out->rows = 0;
     while (out->n_tokens < 4 && k->token[out->n_tokens].request >= 0) out->n_tokens++;
     return DLAB_OK;
 }
@@ -131,7 +133,7 @@ static void setup(void)
 {
     make_requests(&requests, 1, 0, 4, 4);
     target = (script){.base = {&script_ops}, .clock = dlab_clock_virtual_create(12345)};
-    target.plan.batch_token_budget = 9;
+    target.plan.sample_seed = 1;
     dlab_run_init(&run);
     err = (dlab_error){0};
     opts = (dlab_drive_opts){.eos = -1};
@@ -156,10 +158,10 @@ static dlab_status drive(const script_step *steps, size_t n, const int32_t *hand
 
 /* TTFT must not leak into the gaps: 500 ms to the first token, then 10 ms each. */
 static const script_step four_tokens[] = {
-    {500, {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK},
-    {10, {TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK},
-    {10, {TOKEN(0, 2, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK},
-    {10, {TOKEN(0, 3, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK},
+    {500, {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK, false},
+    {10, {TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK, false},
+    {10, {TOKEN(0, 2, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK, false},
+    {10, {TOKEN(0, 3, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK, false},
 };
 
 START_TEST(stamps_are_those_of_the_clock_since_the_start)
@@ -189,8 +191,8 @@ END_TEST
 
 START_TEST(a_request_is_admitted_when_its_step_begins)
 {
-    static const script_step late[] = {{100, {NO_TOKEN}, -1, DLAB_OK},
-                                       {50, {TOKEN(0, 0, DLAB_FINISH_LENGTH), NO_TOKEN}, 0, DLAB_OK}};
+    static const script_step late[] = {{100, {NO_TOKEN}, -1, DLAB_OK, false},
+                                       {50, {TOKEN(0, 0, DLAB_FINISH_LENGTH), NO_TOKEN}, 0, DLAB_OK, false}};
     ck_assert_int_eq(DRIVE(late, NULL), DLAB_OK);
     ck_assert(run.requests[0].t_admit == 100.0 * MS);
     ck_assert(run.requests[0].t_first == 150.0 * MS);
@@ -200,8 +202,8 @@ END_TEST
 START_TEST(an_early_end_counts_what_was_produced)
 {
     static const script_step early[] = {
-        {5, {TOKEN(0, 0, DLAB_FINISH_NONE), TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK},
-        {5, {TOKEN(0, 2, DLAB_FINISH_EOS), NO_TOKEN}, -1, DLAB_OK}};
+        {5, {TOKEN(0, 0, DLAB_FINISH_NONE), TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK, false},
+        {5, {TOKEN(0, 2, DLAB_FINISH_EOS), NO_TOKEN}, -1, DLAB_OK, false}};
     make_requests(&requests, 1, 0, 4, 128);
     opts.eos = 42;
     ck_assert_int_eq(DRIVE(early, NULL), DLAB_OK);
@@ -214,9 +216,9 @@ END_TEST
 START_TEST(a_time_limit_ends_after_the_step_in_progress)
 {
     static const script_step two[] = {
-        {10, {TOKEN(0, 0, DLAB_FINISH_LENGTH), TOKEN(1, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK},
-        {10, {TOKEN(1, 1, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK},
-        {10, {TOKEN(1, 2, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK}};
+        {10, {TOKEN(0, 0, DLAB_FINISH_LENGTH), TOKEN(1, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK, false},
+        {10, {TOKEN(1, 1, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK, false},
+        {10, {TOKEN(1, 2, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK, false}};
     make_requests(&requests, 2, 0, 4, 4);
     opts.time_limit_ns = 15 * MS;
     ck_assert_int_eq(DRIVE(two, NULL), DLAB_OK);
@@ -241,8 +243,8 @@ END_TEST
 
 START_TEST(a_failing_step_is_the_error_and_what_came_before_stays)
 {
-    static const script_step oom[] = {{10, {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK},
-                                      {10, {NO_TOKEN}, -1, DLAB_EOOM}};
+    static const script_step oom[] = {{10, {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK, false},
+                                      {10, {NO_TOKEN}, -1, DLAB_EOOM, false}};
     ck_assert_int_eq(DRIVE(oom, NULL), DLAB_EOOM);
     ck_assert_str_eq(err.msg, "scripted");
     ck_assert_uint_eq(run.n_tokens, 1);
@@ -254,11 +256,51 @@ END_TEST
 
 START_TEST(an_unknown_request_is_an_internal_error)
 {
-    static const script_step wild[] = {{1, {TOKEN(5, 0, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK}};
-    static const script_step admitted[] = {{1, {NO_TOKEN}, 7, DLAB_OK}};
+    static const script_step wild[] = {{1, {TOKEN(5, 0, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK, false}};
+    static const script_step admitted[] = {{1, {NO_TOKEN}, 7, DLAB_OK, false}};
     ck_assert_int_eq(DRIVE(wild, NULL), DLAB_EINTERNAL);
     target.at = 0;
     ck_assert_int_eq(DRIVE(admitted, NULL), DLAB_EINTERNAL);
+}
+END_TEST
+
+START_TEST(a_step_that_does_nothing_is_an_error_and_no_endless_loop)
+{
+    static const script_step idle[] = {{1, {NO_TOKEN}, -1, DLAB_OK, false},
+                                       {1, {NO_TOKEN}, -1, DLAB_OK, true},
+                                       {1, {TOKEN(0, 0, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK, false}};
+    ck_assert_int_eq(DRIVE(idle, NULL), DLAB_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.msg, "did nothing"));
+    ck_assert_int_eq(target.cancelled, 1);
+}
+END_TEST
+
+START_TEST(each_step_beats_the_pulse)
+{
+    dlab_pulse pulse = 0;
+    opts.pulse = &pulse;
+    ck_assert_int_eq(DRIVE(four_tokens, NULL), DLAB_OK);
+    ck_assert_uint_eq(dlab_pulse_count(&pulse), 4);
+}
+END_TEST
+
+static const script_step one_step[] = {{1, {NO_TOKEN}, -1, DLAB_OK, false}};
+
+static uint64_t seed_of(int64_t sample_seed, uint64_t request_seed)
+{
+    target.n_seen = target.at = 0;
+    target.plan.sample_seed = sample_seed;
+    requests.seed[0] = request_seed;
+    ck_assert_int_eq(DRIVE(one_step, NULL), DLAB_OK);
+    return target.seen[0].seed;
+}
+
+START_TEST(draws_depend_on_the_plans_seed_and_the_requests)
+{
+    uint64_t seed = seed_of(1, 7);
+    ck_assert_uint_eq(seed_of(1, 7), seed);
+    ck_assert_uint_ne(seed_of(2, 7), seed);
+    ck_assert_uint_ne(seed_of(1, 8), seed);
 }
 END_TEST
 
@@ -305,13 +347,11 @@ END_TEST
 
 /* ---- depth ---------------------------------------------------------------------------------------------------------- */
 
-static const script_step nothing[] = {{1, {NO_TOKEN}, -1, DLAB_OK}};
-
 START_TEST(a_primed_depth_is_not_submitted_again)
 {
     int32_t handles[2] = {3, -1};
     make_requests(&requests, 2, 5, 4, 1);
-    ck_assert_int_eq(DRIVE(nothing, handles), DLAB_OK);
+    ck_assert_int_eq(DRIVE(one_step, handles), DLAB_OK);
     ck_assert_int_eq(target.seen[0].primed, 3);
     ck_assert_int_eq(target.seen[0].n_prompt, 4);
     ck_assert_int_eq(target.first_id[0], 5);
@@ -328,7 +368,7 @@ START_TEST(without_a_prompt_the_last_token_of_the_depth_is_handed_over)
     int32_t handles[1] = {0};
     make_requests(&requests, 1, 5, 0, 1);
     ck_assert_int_eq(dlab_requests_primed(&requests.q, 0), 4);
-    ck_assert_int_eq(DRIVE(nothing, handles), DLAB_OK);
+    ck_assert_int_eq(DRIVE(one_step, handles), DLAB_OK);
     ck_assert_int_eq(target.seen[0].n_prompt, 1);
     ck_assert_int_eq(target.first_id[0], 4);
     ck_assert_int_eq(run.requests[0].prompt_tokens, 0);
@@ -385,8 +425,10 @@ END_TEST
 START_TEST(the_harness_knows_its_own_cost)
 {
     double ns = 0;
+    int64_t begin = dlab_clock_now_ns(dlab_clock_real());
     ck_assert_int_eq(dlab_harness_overhead(20000, &ns, &err), DLAB_OK);
-    ck_assert(ns > 0 && ns < 1e6);
+    double took = (double)(dlab_clock_now_ns(dlab_clock_real()) - begin);
+    ck_assert(ns > 0 && ns * 20000 <= took); /* the run is part of the call */
     ck_assert_int_eq(dlab_harness_overhead(1, &ns, &err), DLAB_EUSAGE);
 }
 END_TEST
@@ -403,6 +445,9 @@ int main(void)
     tcase_add_test(c, a_limit_reached_by_the_last_step_truncates_nothing);
     tcase_add_test(c, a_failing_step_is_the_error_and_what_came_before_stays);
     tcase_add_test(c, an_unknown_request_is_an_internal_error);
+    tcase_add_test(c, a_step_that_does_nothing_is_an_error_and_no_endless_loop);
+    tcase_add_test(c, each_step_beats_the_pulse);
+    tcase_add_test(c, draws_depend_on_the_plans_seed_and_the_requests);
     tcase_add_test(c, an_interruption_ends_after_the_step_in_progress);
     tcase_add_test(c, memory_is_sampled_at_the_start_and_each_step);
     tcase_add_test(c, memory_samples_keep_their_distance);

@@ -1,6 +1,7 @@
 /* Order, workers, statuses, resuming. Workers are this very program, re-executed, mostly with the null target. */
 #include <check.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,14 +22,12 @@ static void setup(void)
     snprintf(folder, sizeof folder, "%s/dlab runner XXXXXX", tmp && *tmp ? tmp : "/tmp");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(out, sizeof out, "%s/a b.h5", folder);
-    unsetenv("DLAB_FAULT");
     err = (dlab_error){0};
 }
 
 static void teardown(void)
 {
     char parts[PATH_MAX + 32];
-    unsetenv("DLAB_FAULT");
     unlink(out);
     snprintf(parts, sizeof parts, "%s/a b.h5.parts", folder);
     char command[2 * PATH_MAX + 64];
@@ -49,15 +48,25 @@ static dlab_spec *parse(const char *text, const char *set)
     return s;
 }
 
-static dlab_status run_experiment(const char *text, const char *set, const char *target, bool resume, dlab_record *r)
+static dlab_status run_with_fault(const char *text, const char *set, const char *target, bool resume, const char *fault,
+                                  dlab_record *r)
 {
     static volatile sig_atomic_t never;
     dlab_spec *s = parse(text, set);
-    dlab_runner_opts o = {
-        .out_path = out, .target = target, .resume = resume, .command_line = "a test", .interrupted = &never};
+    dlab_runner_opts o = {.out_path = out,
+                          .target = target,
+                          .fault = fault,
+                          .resume = resume,
+                          .command_line = "a test",
+                          .interrupted = &never};
     dlab_status st = dlab_runner_run(s, &o, r, &err);
     dlab_spec_destroy(s);
     return st;
+}
+
+static dlab_status run_experiment(const char *text, const char *set, const char *target, bool resume, dlab_record *r)
+{
+    return run_with_fault(text, set, target, resume, NULL, r);
 }
 
 static void expect_ok(dlab_status st) { ck_assert_msg(st == DLAB_OK, "%s", err.msg); }
@@ -160,6 +169,50 @@ START_TEST(a_time_limit_truncates)
 }
 END_TEST
 
+/* Each step, each filled cache and each piece of text is short, all of them together are not. */
+START_TEST(a_long_run_that_gets_on_is_not_hung)
+{
+    dlab_record r;
+    const char *text = "name: t\nmodel: synthetic:tiny\nworkload: {prompt: 4, output: 64, requests: 60000}\n"
+                       "measure: {repeats: 1, warmup: 1, time_limit: 1500ms, hang_timeout: 700ms}\n";
+    expect_ok(run_experiment(text, NULL, NULL, false, &r));
+    ck_assert_msg(r.points[0].status == DLAB_RUN_TRUNCATED, "%s: %s", dlab_run_status_text(r.points[0].status),
+                  r.points[0].reason);
+    ck_assert(r.points[0].runs[0]->t_end >= 1.5e9);
+    dlab_record_free(&r);
+}
+END_TEST
+
+START_TEST(every_request_has_its_depth)
+{
+    dlab_record r;
+    const char *text = "name: t\nmodel: synthetic:tiny\nplan: {batch.size: 2}\n"
+                       "workload: {prompt: 4, output: 3, depth: 8, requests: 5}\nmeasure: {repeats: 2, warmup: 1}\n";
+    expect_ok(run_experiment(text, NULL, NULL, false, &r));
+    ck_assert_msg(r.points[0].status == DLAB_RUN_OK, "%s", r.points[0].reason);
+    for (size_t i = 0; i < 2; i++) ck_assert_uint_eq(r.points[0].runs[i]->n_tokens, 15);
+    dlab_record_free(&r);
+}
+END_TEST
+
+START_TEST(another_seed_draws_other_tokens)
+{
+    dlab_record a, b;
+    const char *text = "name: t\nmodel: synthetic:tiny\nplan: {sample.temperature: 2}\n"
+                       "workload: {prompt: 4, output: 32}\nmeasure: {repeats: 1, warmup: 0}\n";
+    expect_ok(run_experiment(text, "sample.seed=1", NULL, false, &a));
+    expect_ok(run_experiment(text, "sample.seed=2", NULL, false, &b));
+    const dlab_run *x = a.points[0].runs[0], *y = b.points[0].runs[0];
+    size_t same = 0;
+    ck_assert_uint_eq(x->n_tokens, 32);
+    ck_assert_uint_eq(y->n_tokens, 32);
+    for (size_t i = 0; i < 32; i++) same += x->tokens[i].token == y->tokens[i].token;
+    ck_assert_uint_lt(same, 32);
+    dlab_record_free(&a);
+    dlab_record_free(&b);
+}
+END_TEST
+
 /* ---- what goes wrong ------------------------------------------------------------------------------------------------ */
 
 START_TEST(faults_are_rows_and_the_sweep_goes_on)
@@ -167,8 +220,8 @@ START_TEST(faults_are_rows_and_the_sweep_goes_on)
     dlab_record r;
     const char *text = "name: t\nmodel: synthetic:tiny\nplan: {batch.size: [1, 2, 3, 4, 5, 6]}\n"
                        "workload: {prompt: 8, output: 4}\nmeasure: {repeats: 3, warmup: 0, hang_timeout: 300ms}\n";
-    setenv("DLAB_FAULT", "crash@0,hang@1,oom@2,fail@3,skip@4", 1);
-    expect_ok(run_experiment(text, NULL, "null", false, &r));
+    expect_ok(run_with_fault(text, NULL, "null", false, "crash@0,hang@1,oom@2,fail@3,skip@4", &r));
+    ck_assert_str_eq(dlab_settings_get(&r.meta, "fault"), "crash@0,hang@1,oom@2,fail@3,skip@4");
     static const dlab_run_status want[] = {DLAB_RUN_CRASHED, DLAB_RUN_HUNG,    DLAB_RUN_OOM,
                                            DLAB_RUN_FAILED,  DLAB_RUN_SKIPPED, DLAB_RUN_OK};
     static const size_t runs[] = {2, 2, 1, 1, 1, 3}; /* crashes and hangs get a second chance, the others none */
@@ -269,12 +322,10 @@ START_TEST(resuming_keeps_what_is_the_same_and_makes_the_rest)
 {
     dlab_record r;
     double started[3];
-    setenv("DLAB_FAULT", "fail@1", 1);
-    expect_ok(run_experiment(EXPERIMENT, NULL, "null", false, &r));
+    expect_ok(run_with_fault(EXPERIMENT, NULL, "null", false, "fail@1", &r));
     ck_assert_int_eq(r.points[1].status, DLAB_RUN_FAILED);
     for (size_t i = 0; i < 3; i++) started[i] = r.points[i].runs[0]->started_unix;
     dlab_record_free(&r);
-    unsetenv("DLAB_FAULT");
     expect_ok(run_experiment(EXPERIMENT, NULL, "null", true, &r));
     ck_assert(r.points[0].runs[0]->started_unix == started[0]);
     ck_assert(r.points[1].runs[0]->started_unix != started[1]);
@@ -317,6 +368,43 @@ START_TEST(resuming_measures_what_has_changed)
 }
 END_TEST
 
+START_TEST(resuming_on_fewer_cpus_measures_again)
+{
+    dlab_record r;
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++) {
+        if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+    }
+    if (CPU_COUNT(&all) < 2) {
+        fprintf(stderr, "skipped: resuming on fewer CPUs needs two\n");
+        return;
+    }
+    expect_ok(run_experiment(EXPERIMENT, NULL, NULL, false, &r));
+    double started = r.points[0].runs[0]->started_unix;
+    dlab_record_free(&r);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    dlab_status st = run_experiment(EXPERIMENT, NULL, NULL, true, &r);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    expect_ok(st);
+    ck_assert(r.points[0].runs[0]->started_unix != started);
+    ck_assert_str_eq(dlab_settings_get(&r.points[0].effective, "threads"), "1");
+    dlab_record_free(&r);
+}
+END_TEST
+
+START_TEST(another_target_is_another_run)
+{
+    dlab_record r;
+    expect_ok(run_experiment(EXPERIMENT, NULL, "null", false, &r));
+    dlab_record_free(&r);
+    expect_ok(run_experiment(EXPERIMENT, NULL, NULL, true, &r));
+    ck_assert_int_gt(r.points[0].runs[0]->weight_bytes, 0);
+    dlab_record_free(&r);
+}
+END_TEST
+
 START_TEST(resuming_follows_a_point_that_moved)
 {
     dlab_record r;
@@ -352,7 +440,7 @@ START_TEST(the_plan_says_what_would_be_run)
     expect_ok(dlab_runner_plan_text(s, &text, &err));
     ck_assert_ptr_nonnull(strstr(text, "batch.size=3"));
     ck_assert_ptr_nonnull(strstr(text, "6 runs of 3 points, interleaved order"));
-    ck_assert_ptr_nonnull(strstr(text, "at most about 18.0 s"));
+    ck_assert_ptr_nonnull(strstr(text, "Upper bound: about 18.0 s"));
     free(text);
     dlab_spec_destroy(s);
 }
@@ -376,6 +464,11 @@ int main(int argc, char **argv)
     tcase_add_test(c, the_engine_runs_too);
     tcase_add_test(c, the_first_repeat_has_the_quality_pass);
     tcase_add_test(c, a_time_limit_truncates);
+    tcase_add_test(c, a_long_run_that_gets_on_is_not_hung);
+    tcase_add_test(c, every_request_has_its_depth);
+    tcase_add_test(c, another_seed_draws_other_tokens);
+    tcase_add_test(c, resuming_on_fewer_cpus_measures_again);
+    tcase_add_test(c, another_target_is_another_run);
     tcase_add_test(c, faults_are_rows_and_the_sweep_goes_on);
     tcase_add_test(c, memory_that_is_refused_is_a_status);
     tcase_add_test(c, a_model_that_is_not_there_is_an_error_before_anything_runs);

@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "harness/probes/read.h"
 #include "harness/run/config.h"
 #include "harness/run/progress.h"
+#include "harness/run/pulse.h"
 #include "harness/run/run.h"
 #include "harness/run/schedule.h"
 #include "harness/run/wire.h"
@@ -92,15 +94,22 @@ END_TEST
 
 /* ---- keys ----------------------------------------------------------------------------------------------------------- */
 
-static void key_of(const char *set, uint64_t model, const dlab_config_site *site, char key[17])
+static void key_on(const char *target, const char *set, uint64_t model, const dlab_config_site *site, char key[17])
 {
     dlab_spec *s = NULL;
     const char *text = "name: t\nmodel: synthetic:tiny\nworkload: {prompt: 8, output: 4}\n";
     dlab_status st = dlab_spec_parse("t.yaml", text, strlen(text), &set, set ? 1 : 0, NULL, &s, &err);
     ck_assert_msg(st == DLAB_OK, "%s", err.msg);
-    ck_assert_int_eq(dlab_config_key(&s->points[0], &s->measure, model, site, 0, key, &err), DLAB_OK);
+    const dlab_point *p = &s->points[0];
+    const dlab_config_run r = {target, &p->plan, &p->workload, &s->measure, model};
+    ck_assert_int_eq(dlab_config_key(&r, site, 0, key, &err), DLAB_OK);
     ck_assert_uint_eq(strlen(key), 16);
     dlab_spec_destroy(s);
+}
+
+static void key_of(const char *set, uint64_t model, const dlab_config_site *site, char key[17])
+{
+    key_on("engine", set, model, site, key);
 }
 
 START_TEST(a_key_depends_on_all_that_shapes_a_run)
@@ -123,6 +132,8 @@ START_TEST(a_key_depends_on_all_that_shapes_a_run)
     key_of(NULL, 5, &other_program, key);
     ck_assert_str_ne(key, base);
     key_of(NULL, 5, &other_machine, key);
+    ck_assert_str_ne(key, base);
+    key_on("null", NULL, 5, &site, key);
     ck_assert_str_ne(key, base);
     static const char *const others[] = {"measure.repeats=9", "measure.order=random", "measure.hang_timeout=1s"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -242,7 +253,7 @@ static char *converse(const char *input, dlab_status want)
     ck_assert_int_eq(pipe(said), 0);
     ck_assert_int_eq(write(in[1], input, strlen(input)), (ssize_t)strlen(input));
     close(in[1]);
-    ck_assert_int_eq(dlab_worker_serve(in[0], said[1], &err), want);
+    ck_assert_int_eq(dlab_worker_serve(in[0], said[1], &(dlab_worker_opts){.pulse_fd = -1}, &err), want);
     close(said[1]);
     char *text = calloc(1, 65536);
     size_t n = 0;
@@ -305,6 +316,62 @@ START_TEST(a_part_that_cannot_be_written_is_said)
 }
 END_TEST
 
+START_TEST(faults_are_checked_before_anything_runs)
+{
+    static const char *const bad[] = {"crash",          "crash@",   "crash@x", "crush@1",
+                                      "crash@1,,oom@2", "crash@-1", "@1",      "oom@1 "};
+    ck_assert_int_eq(dlab_fault_check("", &err), DLAB_OK);
+    ck_assert_int_eq(dlab_fault_check("crash@0,hang@12,oom@2,skip@3,fail@4", &err), DLAB_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ck_assert_msg(dlab_fault_check(bad[i], &err) == DLAB_EUSAGE, "\"%s\" passed", bad[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_pulse_is_seen_through_another_mapping)
+{
+    int fd = -1;
+    dlab_pulse *a = NULL, *b = NULL;
+    ck_assert_int_eq(dlab_pulse_create(&fd, &err), DLAB_OK);
+    ck_assert_int_eq(dlab_pulse_map(fd, &a, &err), DLAB_OK);
+    ck_assert_int_eq(dlab_pulse_map(fd, &b, &err), DLAB_OK);
+    close(fd);
+    ck_assert_uint_eq(dlab_pulse_count(b), 0);
+    dlab_pulse_beat(a);
+    dlab_pulse_beat(a);
+    ck_assert_uint_eq(dlab_pulse_count(b), 2);
+    dlab_pulse_beat(NULL);
+    ck_assert_uint_eq(dlab_pulse_count(NULL), 0);
+    dlab_pulse_unmap(a);
+    dlab_pulse_unmap(b);
+    ck_assert_int_eq(dlab_pulse_map(-1, &a, &err), DLAB_EIO);
+    ck_assert_ptr_null(a);
+}
+END_TEST
+
+START_TEST(a_cpu_quota_is_read)
+{
+    ck_assert(dlab_probe_cpu_max("150000 100000\n") == 1.5);
+    ck_assert(dlab_probe_cpu_max("max 100000\n") == 0);
+    ck_assert(dlab_probe_cpu_max("") == 0);
+    ck_assert(dlab_probe_cpu_max("100000") == 0);
+    ck_assert(dlab_probe_cpu_max("100000 0") == 0);
+}
+END_TEST
+
+START_TEST(a_reason_of_strange_bytes_still_gets_to_the_runner)
+{
+    char *text = converse(OPEN("/nowhere/\xE2\x80\xA6.gguf", "engine", "{}"), DLAB_OK);
+    ck_assert_ptr_nonnull(strstr(text, "\"where\":\"open\""));
+    free(text);
+    dlab_error strange = {0};
+    (void)DLAB_FAIL(&strange, DLAB_EIO, "caf\xE9: %0700d", 0);
+    json_t *j = json_pack("{s:s}", "message", strange.msg);
+    ck_assert_ptr_nonnull(j);
+    json_decref(j);
+}
+END_TEST
+
 START_TEST(durations_are_readable)
 {
     char text[32];
@@ -340,6 +407,10 @@ int main(void)
     tcase_add_test(c, a_worker_tells_effective_settings);
     tcase_add_test(c, a_worker_refuses_what_it_cannot_open);
     tcase_add_test(c, a_part_that_cannot_be_written_is_said);
+    tcase_add_test(c, faults_are_checked_before_anything_runs);
+    tcase_add_test(c, a_pulse_is_seen_through_another_mapping);
+    tcase_add_test(c, a_cpu_quota_is_read);
+    tcase_add_test(c, a_reason_of_strange_bytes_still_gets_to_the_runner);
     tcase_add_test(c, durations_are_readable);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

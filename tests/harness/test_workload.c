@@ -107,7 +107,7 @@ START_TEST(needs_hold_the_longest_sequence)
     dlab_engine_needs needs;
     dlab_workload_needs(&w, 4, &needs);
     ck_assert_int_eq(needs.max_seqs, 4);
-    ck_assert_int_eq(needs.max_tokens, 138);
+    ck_assert_int_eq(needs.max_tokens, 137);
     ck_assert_int_eq(needs.max_prompt,
                      130); /* the depth is one prompt of the filling pass; without a cache, of each step */
     ck_assert_int_eq(needs.max_logits, 0);
@@ -115,6 +115,9 @@ START_TEST(needs_hold_the_longest_sequence)
     dlab_workload_needs(&w, 4, &needs);
     ck_assert_int_eq(needs.max_seqs, 2);
     w.requests = 50;
+    dlab_workload_needs(&w, 4, &needs);
+    ck_assert_int_eq(needs.max_seqs, 50); /* each keeps its depth while it waits */
+    w.depth = 0;
     dlab_workload_needs(&w, 4, &needs);
     ck_assert_int_eq(needs.max_seqs, 4);
 }
@@ -149,7 +152,7 @@ START_TEST(a_depth_alone_is_a_workload)
     ck_assert_int_eq(r.offset[1], 6);
     dlab_engine_needs needs;
     dlab_workload_needs(&w, 2, &needs);
-    ck_assert_int_eq(needs.max_tokens, 8);
+    ck_assert_int_eq(needs.max_tokens, 7);
     dlab_requests_free(&r);
 }
 END_TEST
