@@ -13,7 +13,7 @@
 #define DLAB_SCHEMA_VERSION 1
 
 typedef struct {
-    char label[160];    /* the swept axes, "kv.store=none batch.size=4"; "-" if nothing is swept */
+    char label[160];    /* the swept axes, "kv.store=none batch.size=4"; "the only point" if nothing is swept */
     dlab_settings axes; /* swept keys only, in the order of the experiment */
     dlab_settings effective;
     dlab_run_status status;

@@ -1,4 +1,5 @@
 /* dlab bench: prompt and generation speed, with llama-bench's flags and llama-bench's meanings. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,9 +7,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "harness/cmd/cmd_bench.h"
-#include "harness/spec/spec.h"
 #include "harness/probes/probes.h"
 #include "harness/run/overhead.h"
+#include "harness/spec/spec.h"
 
 enum {
     KEY_PG = DLAB_CMD_KEY,
@@ -142,6 +143,10 @@ static dlab_status add_words(const char *flag, const char *key, const char *text
 static dlab_status add_ints(const char *flag, const char *text, int64_t min, int64_t max, dlab_bench_ints *list,
                             dlab_error *err)
 {
+    /* -ngl reads as -n gl: other programs' flags deserve a plain answer */
+    if (strlen(flag) == 2 && isalpha((unsigned char)*text)) {
+        return DLAB_FAIL(err, DLAB_EUSAGE, "unknown flag %s%s; `dlab bench --help` has the list", flag, text);
+    }
     return dlab_cmd_int_list(flag, text, min, max, list->v, &list->n, DLAB_BENCH_LIST, err);
 }
 

@@ -228,7 +228,8 @@ static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit
     dlab_plan_default(&o.plan);
     DLAB_TRY(dlab_cmd_parse(&cli, argc, argv, &o, &helped, err));
     if (o.greedy && o.plan.temperature > 0) {
-        return DLAB_FAIL(err, DLAB_EUSAGE, "--greedy and sample.temperature=%g contradict each other", o.plan.temperature);
+        return DLAB_FAIL(err, DLAB_EUSAGE, "--greedy and sample.temperature=%g contradict each other",
+                         o.plan.temperature);
     }
     if (helped) return DLAB_OK;
     return generate(ctx, &o, err);

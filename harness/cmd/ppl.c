@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "harness/cmd/cmd_util.h"
-#include "harness/spec/spec.h"
 #include "harness/quality/ppl.h"
+#include "harness/spec/spec.h"
 
 enum { KEY_PROTOCOL = DLAB_CMD_KEY, KEY_CHUNKS, KEY_SAVE };
 
@@ -163,10 +163,12 @@ static void print_md(const ppl_cmd_opts *o, const ppl_job *j)
     const dlab_model_info *m = dlab_model_get_info(j->model);
     const dlab_plan *p = j->target->ops->plan(j->target);
     const dlab_ppl_result *r = &j->result;
+    char se[32] = "–";
+    if (isfinite(r->se)) snprintf(se, sizeof se, "%.6f", r->se);
     printf("| model | type | compute | kv.k | kv.v | perplexity | ± | nats/token | bits/byte | tokens scored |\n"
            "|---|---|---|---|---|---:|---:|---:|---:|---:|\n"
-           "| %s | %s | %s | %s | %s | %.6f | %.6f | %.6f | %.6f | %" PRId64 " |\n\n",
-           m->name, m->type, p->compute, p->kv_k, p->kv_v, r->ppl, r->se, r->nll_mean, r->bits_per_byte, r->n_scored);
+           "| %s | %s | %s | %s | %s | %.6f | %s | %.6f | %.6f | %" PRId64 " |\n\n",
+           m->name, m->type, p->compute, p->kv_k, p->kv_v, r->ppl, se, r->nll_mean, r->bits_per_byte, r->n_scored);
     printf("%" PRId64 " %s; text: %s, %zu bytes, %zu tokens, hash %s.\n", r->n_chunks, j->run.quality_protocol,
            o->file ? o->file : "bundled", j->n_text, j->n_ids, j->run.corpus_hash);
     if (m->synthetic) printf("The model's weights are random: these figures say nothing about quality.\n");

@@ -112,11 +112,16 @@ static const dlab_cmd_cli cli = {
 
 /* ---- names ---------------------------------------------------------------------------------------------------------- */
 
-/* An experiment of ours is found from anywhere by the path that it has in the source: experiments/quickstart.yaml. */
+/* An experiment of ours is found from anywhere by the path that it has in the source, experiments/quickstart.yaml, or by
+ * its name, quickstart. */
 static const char *find_experiment(const char *file, char *buf, size_t size)
 {
-    if (!dlab_file_exists(file) && *file != '/' && dlab_cmd_share_path(file, buf, size)) return buf;
-    return file;
+    char by_name[160];
+    if (dlab_file_exists(file) || *file == '/') return file;
+    if (dlab_cmd_share_path(file, buf, size)) return buf;
+    if (strchr(file, '/') || strlen(file) > 100) return file;
+    snprintf(by_name, sizeof by_name, "experiments/%s.yaml", file);
+    return dlab_cmd_share_path(by_name, buf, size) ? buf : file;
 }
 
 static dlab_status default_out(const char *name, char *buf, size_t size, dlab_error *err)
@@ -199,21 +204,33 @@ static dlab_status print_table(const dlab_spec *spec, const dlab_record *r, cons
 /* With json or csv standard output is that document alone; the paths go to standard error then. */
 static FILE *paths_stream(const run_opts *o) { return o->format == formats[0] ? stdout : stderr; }
 
-static dlab_status draw_plots(const run_opts *o, const dlab_spec *spec, const dlab_record *r, const char *out,
-                              dlab_error *err)
+static bool wants_plots(const run_opts *o, const dlab_spec *spec)
 {
-    char templates[PATH_MAX], dir[PATH_MAX];
+    return spec->n_plots > 0 && !(o->plots && strcmp(o->plots, "none") == 0);
+}
+
+/* Made before anything is measured: a folder that cannot be written should not be found out after the sweep. */
+static dlab_status make_plots_dir(const run_opts *o, const char *out, char *dir, size_t size, dlab_error *err)
+{
     size_t n = strlen(out);
     if (n > 3 && strcmp(out + n - 3, ".h5") == 0) n -= 3;
-    if (!spec->n_plots || (o->plots && strcmp(o->plots, "none") == 0)) return DLAB_OK;
+    int len = o->plots ? snprintf(dir, size, "%s", o->plots) : snprintf(dir, size, "%.*s.plots", (int)n, out);
+    if (len < 0 || (size_t)len >= size) return DLAB_FAIL(err, DLAB_EUSAGE, "--plots: the path is too long");
+    DLAB_TRY(dlab_dir_make(dir, err));
+    if (access(dir, W_OK | X_OK) == 0) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EIO, "%s: cannot be written: %s (--plots DIR names another folder)", dir,
+                     strerror(errno));
+}
+
+static dlab_status draw_plots(const run_opts *o, const dlab_spec *spec, const dlab_record *r, const char *dir,
+                              dlab_error *err)
+{
+    char templates[PATH_MAX];
+    if (!wants_plots(o, spec)) return DLAB_OK;
     if (!dlab_cmd_share_path("plots/templates", templates, sizeof templates)) {
         return DLAB_FAIL(err, DLAB_EIO,
                          "the plot templates are not found beside the program; --plots none does without");
     }
-    int len =
-        o->plots ? snprintf(dir, sizeof dir, "%s", o->plots) : snprintf(dir, sizeof dir, "%.*s.plots", (int)n, out);
-    if (len < 0 || (size_t)len >= sizeof dir) return DLAB_FAIL(err, DLAB_EUSAGE, "--plots: the path is too long");
-    DLAB_TRY(dlab_dir_make(dir, err));
     bool pictures = true;
     for (size_t i = 0; i < spec->n_plots; i++) {
         bool made = false;
@@ -240,13 +257,14 @@ static void warn_synthetic(const dlab_spec *spec)
 static dlab_status sweep(const dlab_cmd_ctx *ctx, const run_opts *o, const dlab_spec *spec, const char *command,
                          int *exit_code, dlab_error *err)
 {
-    char unique[PATH_MAX];
+    char unique[PATH_MAX], dir[PATH_MAX] = "";
     const char *out = o->out;
     dlab_record record;
     if (!out) {
         DLAB_TRY(default_out(spec->name, unique, sizeof unique, err));
         out = unique;
     }
+    if (wants_plots(o, spec)) DLAB_TRY(make_plots_dir(o, out, dir, sizeof dir, err));
     if (!o->quiet) warn_synthetic(spec);
     dlab_runner_opts opts = {.out_path = out,
                              .command_line = command,
@@ -261,7 +279,7 @@ static dlab_status sweep(const dlab_cmd_ctx *ctx, const run_opts *o, const dlab_
     }
     if (st == DLAB_OK) st = print_table(spec, &record, o->format, err);
     if (st == DLAB_OK) fprintf(paths_stream(o), "%srecord: %s\n", o->format == formats[0] ? "\n" : "", out);
-    if (st == DLAB_OK) st = draw_plots(o, spec, &record, out, err);
+    if (st == DLAB_OK) st = draw_plots(o, spec, &record, dir, err);
     *exit_code = dlab_runner_exit_code(&record, o->strict);
     dlab_record_free(&record);
     return st;

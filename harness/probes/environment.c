@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "dlab_version.h"
+#include "engine/engine.h"
 #include "harness/probes/probes.h"
 #include "harness/probes/read.h"
-#include "engine/engine.h"
 
 /* Sets key unless the value is empty; control characters become blanks, so that a value is always one line. */
 static dlab_status set(dlab_settings *out, const char *key, const char *value, dlab_error *err)

@@ -186,7 +186,7 @@ static void make_label(dlab_point *p)
 {
     size_t at = 0;
     char *const label = p->label;
-    snprintf(label, sizeof p->label, "-");
+    snprintf(label, sizeof p->label, "the only point");
     for (size_t i = 0; i < p->axes.n && at < sizeof p->label; i++) {
         at += (size_t)snprintf(label + at, sizeof p->label - at, "%s%s=%s", i ? " " : "", p->axes.items[i].key,
                                p->axes.items[i].value);

@@ -45,6 +45,9 @@ blocks yaml >my-first.yaml
 grep -q unfused out.txt
 [ -s my-first.plots/tpot.svg ] || { echo "README: its experiment made no picture" >&2; exit 1; }
 
+# The table that it promises is there, with a picture that exists.
+grep -q '^| kv.store .* speedup |$' "$readme" || { echo "README: the quickstart's table is missing" >&2; exit 1; }
+
 # Links to files of ours lead somewhere.
 grep -oE '\]\([^)#]+\)' "$readme" | sed 's/^](//; s/)$//' | while IFS= read -r link; do
     case $link in http*) continue ;; esac

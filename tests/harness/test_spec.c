@@ -13,7 +13,7 @@ START_TEST(nothing_swept_is_one_point_of_defaults)
     const dlab_point *p = &s->points[0];
     dlab_plan plan;
     dlab_plan_default(&plan);
-    ck_assert_str_eq(p->label, "-");
+    ck_assert_str_eq(p->label, "the only point");
     ck_assert_uint_eq(p->axes.n, 0);
     ck_assert_str_eq(p->skip, "");
     ck_assert_str_eq(p->model, MODEL);
@@ -243,7 +243,7 @@ END_TEST
 
 START_TEST(words_of_the_design_that_say_what_is_done_are_fine)
 {
-    check_labels("plan: {attention.pattern: dense, kv.prefix_cache: off, batch.policy: [fcfs]}\n", "-\n");
+    check_labels("plan: {attention.pattern: dense, kv.prefix_cache: off, batch.policy: [fcfs]}\n", "the only point\n");
 }
 END_TEST
 
