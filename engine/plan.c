@@ -132,7 +132,7 @@ static dlab_status check_sizes(const dlab_resolved *r, const dlab_model_info *in
     dlab_kv_need need;
     DLAB_TRY(dlab_kv_plan(r->plan.kv_k, r->plan.kv_v, info->n_layers, info->n_kv_heads, info->head_dim,
                           r->plan.kv_max_tokens, r->needs.max_seqs, &need, err));
-    if (r->max_rows <= MAX_ROWS && r->needs.max_tokens <= MAX_SCORES / r->max_rows) return DLAB_OK;
+    if (r->max_rows <= MAX_ROWS && r->max_rows * r->needs.max_tokens <= MAX_SCORES) return DLAB_OK;
     return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
                      "a step of %lld rows over sequences of %lld tokens: at most %lld rows and %lld scores a head",
                      (long long)r->max_rows, (long long)r->needs.max_tokens, (long long)MAX_ROWS,

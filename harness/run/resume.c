@@ -140,8 +140,8 @@ static dlab_status load_point(const char *out_path, dlab_record *old, const char
             free(run);
             return st;
         }
-        DLAB_TRY(dlab_resume_add(&r->points[point], run, err));
         dlab_run_drop_events(run);
+        DLAB_TRY(dlab_resume_add(&r->points[point], run, err));
         ++*n;
     }
     return DLAB_OK;

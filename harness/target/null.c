@@ -52,7 +52,7 @@ dlab_status dlab_null_create(const dlab_plan *plan, const dlab_engine_needs *nee
     s->admitted = calloc(s->max_seqs, sizeof *s->admitted);
     if (!s->tokens || !s->admitted) {
         destroy(&s->base);
-        return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu sequences", s->max_seqs);
+        return DLAB_FAIL(err, DLAB_EOOM, "no memory for %lld sequences", (long long)needs->max_seqs);
     }
     *out = &s->base;
     return DLAB_OK;
