@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "dlab_version.h"
 #include "engine/engine.h"
 #include "harness/probes/probes.h"
@@ -95,7 +96,7 @@ static dlab_status cpu(dlab_settings *out, dlab_error *err)
         DLAB_TRY(hypervisor(out, text, err));
     }
     DLAB_TRY(set_number(out, "cores", sysconf(_SC_NPROCESSORS_ONLN), err));
-    double quota = dlab_probe_cpu_quota();
+    double quota = dlab_cpu_quota();
     snprintf(value, sizeof value, "%.4g", quota);
     if (quota > 0) DLAB_TRY(set(out, "cpu_quota", value, err));
     const char *const *isas = dlab_engine_isas();

@@ -1,4 +1,4 @@
-/* Memory of this process and of the machine, and the CPU quota, from /proc and the cgroup. */
+/* Memory of this process and of the machine, from /proc and the cgroup. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -123,39 +123,6 @@ static void cgroup_folder(char *buf, size_t size)
     if (!at) return;
     snprintf(path, sizeof path, "/sys/fs/cgroup%.*s", (int)strcspn(at + 3, "\n"), at + 3);
     if (access(path, R_OK) == 0) snprintf(buf, size, "%.*s", (int)size - 1, path);
-}
-
-double dlab_probe_cpu_max(const char *text)
-{
-    char *end = NULL, *stop = NULL;
-    double quota = strtod(text, &end);
-    if (end == text) return 0;
-    double period = strtod(end, &stop);
-    return stop != end && quota > 0 && period > 0 ? quota / period : 0;
-}
-
-/* The least of our cgroup's and its ancestors' quotas, as far as they can be seen here. */
-static double cgroup_cpus(void)
-{
-    char folder[PATH_MAX], path[PATH_MAX + 16], text[64];
-    double least = 0;
-    cgroup_folder(folder, sizeof folder);
-    for (char *slash = folder; slash && strlen(folder) >= strlen("/sys/fs/cgroup"); *slash = 0) {
-        snprintf(path, sizeof path, "%s/cpu.max", folder);
-        double cpus = dlab_probe_read(path, text, sizeof text) ? dlab_probe_cpu_max(text) : 0;
-        if (cpus > 0 && (least <= 0 || cpus < least)) least = cpus;
-        slash = strrchr(folder, '/');
-    }
-    return least;
-}
-
-double dlab_probe_cpu_quota(void)
-{
-    double cpus = cgroup_cpus();
-    int64_t quota = number_in("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us");
-    int64_t period = number_in("/sys/fs/cgroup/cpu", "cpu.cfs_period_us");
-    if (cpus <= 0 && quota > 0 && period > 0) cpus = (double)quota / (double)period;
-    return cpus;
 }
 
 int64_t dlab_probe_memory_available_bytes(void)

@@ -11,9 +11,5 @@ bool dlab_probe_read(const char *path, char *buf, size_t size);
 /* The value of a "name : value" line; false when absent or empty. */
 bool dlab_probe_field(const char *text, const char *name, char *buf, size_t size);
 int64_t dlab_probe_memory_total_bytes(void); /* −1 if unknown */
-/* CPUs that our cgroup may use at once, a fraction possibly; 0: no limit. */
-double dlab_probe_cpu_quota(void);
-/* From the content of cpu.max (cgroup v2): "QUOTA PERIOD", or "max PERIOD" for no limit, 0. */
-double dlab_probe_cpu_max(const char *text);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/file.h"
 #include "harness/probes/read.h"
 #include "harness/run/config.h"
@@ -351,11 +352,11 @@ END_TEST
 
 START_TEST(a_cpu_quota_is_read)
 {
-    ck_assert(dlab_probe_cpu_max("150000 100000\n") == 1.5);
-    ck_assert(dlab_probe_cpu_max("max 100000\n") == 0);
-    ck_assert(dlab_probe_cpu_max("") == 0);
-    ck_assert(dlab_probe_cpu_max("100000") == 0);
-    ck_assert(dlab_probe_cpu_max("100000 0") == 0);
+    ck_assert(dlab_cpu_quota_of("150000 100000\n") == 1.5);
+    ck_assert(dlab_cpu_quota_of("max 100000\n") == 0);
+    ck_assert(dlab_cpu_quota_of("") == 0);
+    ck_assert(dlab_cpu_quota_of("100000") == 0);
+    ck_assert(dlab_cpu_quota_of("100000 0") == 0);
 }
 END_TEST
 
