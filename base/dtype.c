@@ -19,7 +19,11 @@ int dlab_dtype_block(dlab_dtype t) { return infos[t].elems; }
 
 int dlab_dtype_block_bytes(dlab_dtype t) { return infos[t].bytes; }
 
-size_t dlab_dtype_bytes(dlab_dtype t, int64_t n) { return (size_t)(n / infos[t].elems) * (size_t)infos[t].bytes; }
+size_t dlab_dtype_bytes(dlab_dtype t, int64_t n)
+{
+    const int64_t elems = infos[t].elems;
+    return (size_t)((t == DLAB_U4 ? n + elems - 1 : n) / elems) * (size_t)infos[t].bytes;
+}
 
 static uint32_t float_bits(float f)
 {
@@ -75,3 +79,37 @@ uint16_t dlab_f32_to_bf16(float f)
     if ((u & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(u >> 16 | 0x40u); /* stays NaN, made quiet */
     return (uint16_t)shift_round_even(u, 16);
 }
+
+/* Both 8-bit forms: sign, exponent and `bits` of mantissa; a number below the least normal one is a multiple of
+ * 2^(1 − bias − bits). `most`: the code of the largest finite number. */
+static uint8_t to_fp8(float f, unsigned bits, unsigned bias, uint8_t most, uint8_t nan)
+{
+    const uint32_t u = float_bits(f), magnitude = u & 0x7FFFFFFFu;
+    const uint8_t sign = (uint8_t)(u >> 24 & 0x80u);
+    if (magnitude > 0x7F800000u) return sign | nan;
+    const unsigned exponent = magnitude >> 23, least = 128 - bias; /* f32's exponent of the least normal number */
+    uint32_t code;
+    if (exponent >= least) {
+        if (exponent - least > 31) return sign | most; /* the shift below needs what is left to fit */
+        code = shift_round_even(magnitude - ((least - 1) << 23), 23 - bits);
+    } else {
+        const unsigned shift = 23 - bits + least - exponent;
+        if (exponent == 0 || shift > 24 + 1) return sign;
+        code = shift_round_even((magnitude & 0x7FFFFFu) | 0x800000u, shift);
+    }
+    return sign | (uint8_t)(code < most ? code : most);
+}
+
+uint8_t dlab_f32_to_e4m3(float f) { return to_fp8(f, 3, 7, 0x7E, 0x7F); }
+
+uint8_t dlab_f32_to_e5m2(float f) { return to_fp8(f, 2, 15, 0x7B, 0x7F); }
+
+float dlab_e4m3_to_f32(uint8_t b)
+{
+    const uint32_t sign = (uint32_t)(b & 0x80u) << 24, exponent = b >> 3 & 15u, mantissa = b & 7u;
+    if ((b & 0x7Fu) == 0x7Fu) return bits_float(sign | 0x7FC00000u);
+    if (exponent == 0) return bits_float(sign | float_bits((float)mantissa * 0x1p-9f));
+    return bits_float(sign | (exponent + 120) << 23 | mantissa << 20);
+}
+
+float dlab_e5m2_to_f32(uint8_t b) { return dlab_f16_to_f32((uint16_t)(b << 8)); }

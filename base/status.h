@@ -17,6 +17,7 @@
     X(ENOTBUILT, "not built")      /* known, wanted, but not in this program */                                        \
     X(EIMPOSSIBLE, "impossible")   /* a combination that cannot work; a point becomes `skipped` */                     \
     X(EOOM, "out of memory")       /* an accounted pool or the system refused an allocation */                         \
+    X(EFULL, "cache full")         /* a KV store has no place left: fewer sequences at once, or preempt one */         \
     X(EINTERRUPTED, "interrupted") /* Ctrl-C or SIGTERM */                                                             \
     X(ETIMEOUT, "timed out")                                                                                           \
     X(EINTERNAL, "internal error") /* a bug of ours */

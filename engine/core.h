@@ -18,6 +18,8 @@ struct dlab_engine {
     dlab_step_token *tokens; /* [batch_size] of the last step */
     int32_t *sampled;        /* [max_logits] */
     int *logit_seq;          /* [max_logits] */
+    int32_t *watch;          /* [max_rows] */
+    size_t *span_off;        /* [tables] of the step's spans, from the descriptor's begin */
 };
 
 /* Which rows of a step want logits. */
@@ -29,17 +31,21 @@ typedef struct {
 
 typedef struct {
     int32_t max_len;
-    int32_t rows, pad_rows, prefill_rows, decode_rows;
+    int32_t rows, pad_rows, prefill_rows, decode_rows, nonfinite_rows;
     dlab_op_cost cost;
 } dlab_step_work;
 
-/* Makes room, fills the descriptor, submits the ops, waits, and marks the rows as stored. */
+/* Room in the store for the slices' rows. DLAB_EFULL: not now; what was taken for some of them stays with them. */
+dlab_status dlab_step_reserve(dlab_engine *e, const dlab_slice *slices, int n, dlab_error *err);
+/* Fills the descriptor, submits the ops, waits, and marks the rows as stored. The slices have room. */
 dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, const dlab_step_want *want,
                               dlab_step_work *work, dlab_error *err);
 /* The part of a prefix that the next step may take when one sequence runs alone. */
 dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq);
 int dlab_engine_free_seq(const dlab_engine *e);
-dlab_status dlab_engine_open_seq(void *engine, int seq, dlab_error *err);
+/* dlab_batch_state's open, close and release; the first for a sequence whose ids are known. */
+dlab_status dlab_engine_open_seq(void *engine, int seq, int64_t extra, dlab_error *err);
 void dlab_engine_close_seq(void *engine, int seq);
+void dlab_engine_release_seq(void *engine, int seq);
 
 #endif

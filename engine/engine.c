@@ -49,6 +49,12 @@ static dlab_status create_device(dlab_engine *e, dlab_error *err)
     return e->plan.store->create(&e->plan.kv, &e->fwd.store, err);
 }
 
+static int64_t room_of(void *engine)
+{
+    const dlab_engine *e = engine;
+    return e->fwd.store->ops->room(e->fwd.store);
+}
+
 static dlab_status create_host_side(dlab_engine *e, dlab_error *err)
 {
     const dlab_resolved *r = &e->plan;
@@ -57,17 +63,21 @@ static dlab_status create_host_side(dlab_engine *e, dlab_error *err)
     e->id_memory = malloc(seqs * (tokens + 1) * sizeof *e->id_memory); /* the last id is never fed back */
     e->batch.seqs = calloc(seqs, sizeof *e->batch.seqs);
     e->batch.admitted = malloc(batch * sizeof *e->batch.admitted);
+    e->batch.admitted_cached = malloc(batch * sizeof *e->batch.admitted_cached);
     e->desc = malloc(r->bytes[DLAB_BUFFER_DESC]);
     e->slices = malloc(batch * sizeof *e->slices);
     e->tokens = malloc(batch * sizeof *e->tokens);
     e->sampled = malloc(logits * sizeof *e->sampled);
     e->logit_seq = malloc(logits * sizeof *e->logit_seq);
-    if (!e->id_memory || !e->batch.seqs || !e->batch.admitted || !e->desc || !e->slices || !e->tokens || !e->sampled ||
-        !e->logit_seq) {
+    e->watch = malloc((size_t)r->max_rows * sizeof *e->watch);
+    e->span_off = calloc((size_t)dlab_span_tables(r), sizeof *e->span_off);
+    e->fwd.span_off = e->span_off;
+    if (!e->id_memory || !e->batch.seqs || !e->batch.admitted || !e->batch.admitted_cached || !e->desc || !e->slices ||
+        !e->tokens || !e->sampled || !e->logit_seq || !e->watch || !e->span_off) {
         return DLAB_FAIL(err, DLAB_EOOM, "engine: no memory for %zu sequences of %zu tokens", seqs, tokens);
     }
     memset(e->desc, 0, r->bytes[DLAB_BUFFER_DESC]);
-    for (size_t i = 0; i < seqs; i++) e->batch.seqs[i].ids = e->id_memory + i * (tokens + 1);
+    for (size_t i = 0; i < seqs; i++) e->batch.seqs[i] = dlab_seq_none(e->id_memory + i * (tokens + 1));
     e->batch.n_seqs = (int)seqs;
     e->batch.retains = r->store->retains;
     e->batch.batch_size = r->plan.batch_size;
@@ -76,6 +86,9 @@ static dlab_status create_host_side(dlab_engine *e, dlab_error *err)
     e->batch.pad = strcmp(r->plan.batch_padding, "compute") == 0;
     e->batch.open = dlab_engine_open_seq;
     e->batch.close = dlab_engine_close_seq;
+    e->batch.release = dlab_engine_release_seq;
+    e->batch.room = room_of;
+    e->batch.slack = r->store->shares ? r->kv.block_tokens : 0;
     e->batch.ctx = e;
     return r->batcher->create(&e->batch, &e->batcher, err);
 }
@@ -128,11 +141,14 @@ void dlab_engine_destroy(dlab_engine *e)
     free(e->id_memory);
     free(e->batch.seqs);
     free(e->batch.admitted);
+    free(e->batch.admitted_cached);
     free(e->desc);
     free(e->slices);
     free(e->tokens);
     free(e->sampled);
     free(e->logit_seq);
+    free(e->watch);
+    free(e->span_off);
     free(e);
 }
 
@@ -151,13 +167,60 @@ int dlab_engine_free_seq(const dlab_engine *e)
     return -1;
 }
 
-dlab_status dlab_engine_open_seq(void *engine, int seq, dlab_error *err)
+/* Positions that a sequence will come to hold: its last token is never fed back. */
+static int64_t positions(const dlab_engine *e, const dlab_seq *s, int64_t extra)
+{
+    int64_t all = s->n_ids + extra;
+    const int64_t last = s->running ? s->n_ids - s->n_new + s->max_new - 1 : s->n_ids;
+    if (all > last) all = last;
+    if (all > e->plan.needs.max_tokens) all = e->plan.needs.max_tokens;
+    return all > s->n_ids ? all : s->n_ids;
+}
+
+dlab_status dlab_engine_open_seq(void *engine, int seq, int64_t extra, dlab_error *err)
 {
     dlab_engine *e = engine;
     dlab_seq *s = &e->batch.seqs[seq];
-    DLAB_TRY(e->fwd.store->ops->open(e->fwd.store, seq, err));
-    *s = (dlab_seq){.ids = s->ids, .open = true, .eos = -1};
+    dlab_kv_store *store = e->fwd.store;
+    const int64_t len = positions(e, s, extra);
+    if (s->primed) {
+        DLAB_TRY(store->ops->extend(store, seq, len, len, err));
+    } else {
+        int64_t cached = 0;
+        DLAB_TRY(store->ops->open(store, seq, s->ids, s->n_ids, &cached, err));
+        const dlab_status st = store->ops->extend(store, seq, len, len, err);
+        if (st != DLAB_OK) {
+            store->ops->close(store, seq);
+            return st;
+        }
+        s->n_live = cached;
+        /* A request needs the logits of its last token, though K and V of it may be there. */
+        s->n_stored = s->running && cached == s->n_ids ? cached - 1 : cached;
+    }
+    s->open = s->held = true;
     return DLAB_OK;
+}
+
+/* A primed sequence keeps its prefix, and its place. */
+static void rewind_primed(dlab_engine *e, int seq)
+{
+    dlab_seq *s = &e->batch.seqs[seq];
+    e->fwd.store->ops->rewind(e->fwd.store, seq, NULL); /* copies within memory that it has */
+    if (s->n_stored > s->n_primed) s->n_stored = s->n_primed;
+    s->n_live = e->batch.retains ? s->n_stored : 0;
+}
+
+void dlab_engine_release_seq(void *engine, int seq)
+{
+    dlab_engine *e = engine;
+    dlab_seq *s = &e->batch.seqs[seq];
+    s->held = false;
+    if (s->primed) {
+        rewind_primed(e, seq);
+        return;
+    }
+    e->fwd.store->ops->close(e->fwd.store, seq);
+    s->n_stored = s->n_live = 0;
 }
 
 void dlab_engine_close_seq(void *engine, int seq)
@@ -165,19 +228,51 @@ void dlab_engine_close_seq(void *engine, int seq)
     dlab_engine *e = engine;
     dlab_seq *s = &e->batch.seqs[seq];
     if (!s->primed) {
-        e->fwd.store->ops->close(e->fwd.store, seq);
-        *s = (dlab_seq){.ids = s->ids};
+        if (s->held) e->fwd.store->ops->close(e->fwd.store, seq);
+        *s = dlab_seq_none(s->ids);
         return;
     }
+    rewind_primed(e, seq);
+    s->held = true;
     s->running = false;
     s->finish = DLAB_FINISH_NONE;
     s->n_ids = s->n_primed;
     s->n_new = 0;
-    if (s->n_stored > s->n_primed) s->n_stored = s->n_primed;
-    e->fwd.store->ops->set_live(e->fwd.store, seq, e->batch.retains ? s->n_stored : 0);
+    s->leader = -1;
 }
 
 /* ---- requests ---- */
+
+static dlab_status check_samples(const dlab_engine *e, const dlab_engine_request *r, dlab_error *err)
+{
+    if (r->samples < 0 || r->samples > e->plan.plan.batch_size || r->samples > e->batch.n_seqs) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "request %lld: %d samples take as many places of the batch, which has %lld (batch.size)",
+                         (long long)r->id, r->samples, (long long)e->plan.plan.batch_size);
+    }
+    if (r->samples > 1 && r->primed >= 0) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "request %lld: a cached prefix belongs to one sequence, not to %d samples", (long long)r->id,
+                         r->samples);
+    }
+    return DLAB_OK;
+}
+
+/* Against what the engine was made for, and against the whole pool. */
+static dlab_status check_length(const dlab_engine *e, const dlab_engine_request *r, int64_t primed, dlab_error *err)
+{
+    const int64_t total = primed + r->n_prompt + r->max_new - 1; /* the last token produced is never fed back */
+    const int64_t pool = e->fwd.store->ops->capacity(e->fwd.store);
+    const bool by_pool = pool < e->plan.needs.max_tokens;
+    const int64_t room = by_pool ? pool : e->plan.needs.max_tokens;
+    if (total <= room) return DLAB_OK;
+    return DLAB_FAIL(
+        err, DLAB_EIMPOSSIBLE,
+        "request %lld: %lld cached + %lld prompt + %lld new tokens, the last not fed back: %lld positions, "
+        "room for %lld%s",
+        (long long)r->id, (long long)primed, (long long)r->n_prompt, (long long)r->max_new, (long long)total,
+        (long long)room, by_pool ? " in the whole pool (kv.pool)" : "");
+}
 
 static dlab_status check_request(const dlab_engine *e, const dlab_engine_request *r, dlab_error *err)
 {
@@ -194,14 +289,8 @@ static dlab_status check_request(const dlab_engine *e, const dlab_engine_request
                          "request %lld: a prompt of %lld tokens and %lld new ones; both must be at least 1",
                          (long long)r->id, (long long)r->n_prompt, (long long)r->max_new);
     }
-    int64_t total = primed + r->n_prompt + r->max_new - 1; /* the last token produced is never fed back */
-    if (total > e->plan.needs.max_tokens) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
-                         "request %lld: %lld cached + %lld prompt + %lld new tokens, the last not fed back: %lld "
-                         "positions, room for %lld",
-                         (long long)r->id, (long long)primed, (long long)r->n_prompt, (long long)r->max_new,
-                         (long long)total, (long long)e->plan.needs.max_tokens);
-    }
+    DLAB_TRY(check_samples(e, r, err));
+    DLAB_TRY(check_length(e, r, primed, err));
     for (int64_t i = 0; i < r->n_prompt; i++) {
         if (r->prompt[i] < 0 || r->prompt[i] >= e->fwd.info->vocab) {
             return DLAB_FAIL(err, DLAB_EUSAGE, "request %lld: prompt token %lld is %d, outside the vocabulary of %d",
@@ -275,9 +364,10 @@ static dlab_status prefill_alone(dlab_engine *e, int seq, dlab_error *err)
     while (e->batch.retains && e->batch.seqs[seq].n_stored < e->batch.seqs[seq].n_ids) {
         dlab_step_work work;
         dlab_slice slice = dlab_step_next_slice(e, seq);
+        DLAB_TRY(dlab_step_reserve(e, &slice, 1, err));
         DLAB_TRY(dlab_step_execute(e, &slice, 1, &want, &work, err));
     }
-    return DLAB_OK;
+    return e->fwd.store->ops->mark(e->fwd.store, seq, err);
 }
 
 dlab_status dlab_engine_prime(dlab_engine *e, const int32_t *ids, int64_t n, int32_t *handle, dlab_error *err)
@@ -290,15 +380,16 @@ dlab_status dlab_engine_prime(dlab_engine *e, const int32_t *ids, int64_t n, int
     }
     dlab_engine_request probe = {.prompt = ids, .n_prompt = n, .max_new = 1, .primed = -1};
     DLAB_TRY(check_request(e, &probe, err));
-    DLAB_TRY(dlab_engine_open_seq(e, seq, err));
     dlab_seq *s = &e->batch.seqs[seq];
     memcpy(s->ids, ids, (size_t)n * sizeof *ids);
-    s->n_ids = s->n_primed = n;
-    dlab_status st = prefill_alone(e, seq, err);
+    s->n_ids = n;
+    dlab_status st = dlab_engine_open_seq(e, seq, 0, err);
+    if (st == DLAB_OK) st = prefill_alone(e, seq, err);
     if (st != DLAB_OK) {
         dlab_engine_close_seq(e, seq);
         return st;
     }
+    s->n_primed = n;
     s->primed = true;
     *handle = seq;
     return DLAB_OK;

@@ -17,10 +17,16 @@
 typedef struct {
     const char *device;
     const char *kv_store, *kv_k, *kv_v, *kv_growth;
-    int64_t kv_max_tokens;
+    const char *kv_k_scales, *kv_v_scales, *kv_rotation;
+    int64_t kv_k_tail, kv_v_tail; /* tokens */
+    int64_t kv_max_tokens, kv_block_size;
+    double kv_headroom;
+    char kv_pool[DLAB_PARAM_STR]; /* "auto"; "N blocks"; bytes; "P%" of memory_limit. Effective: always bytes */
+    bool kv_prefix_cache;
     const char *weights_dtype;
     const char *compute;
     const char *attention_kernel, *attention_pattern;
+    int64_t attention_window, attention_stride, attention_block, attention_sinks;
     const char *batch_mode, *batch_padding;
     int64_t batch_size, batch_token_budget, batch_chunk;
     double temperature, top_p;
@@ -121,11 +127,22 @@ const dlab_plan *dlab_engine_plan(const dlab_engine *e);
 void dlab_engine_memory(const dlab_engine *e, dlab_mem_stats *out);
 void dlab_engine_reset_peaks(dlab_engine *e);
 
+/* pool = reserved + cached + free, at any time. Tails count with their sequence. */
 typedef struct {
-    int64_t reserved_bytes; /* assigned to live sequences */
-    int64_t used_bytes;     /* hold live tokens */
     int64_t pool_bytes;     /* the store's own size */
-    int64_t n_growths;      /* reallocations since creation */
+    int64_t reserved_bytes; /* assigned to live sequences; what several share counts once */
+    int64_t used_bytes;     /* of these, those that hold live tokens */
+    int64_t cached_bytes;   /* assigned to no sequence, kept as prefixes that later ones may share */
+    int64_t free_bytes;     /* neither */
+    int64_t
+        unusable_bytes; /* of free_bytes, what can never be given to a sequence: alignment, the block for padding rows,
+                               reservations that are short of one more sequence */
+    int64_t shared_bytes; /* saved by sharing: what reserved_bytes would be more if nothing were shared */
+    /* since creation */
+    int64_t n_growths, growth_ns; /* reallocations of the store and the time they took */
+    int64_t n_evictions,
+        n_copies; /* blocks taken from cached prefixes; shared blocks copied because one was to be written */
+    int64_t hit_tokens, asked_tokens; /* of sequences opened with the prefix cache on */
 } dlab_kv_stats;
 void dlab_engine_kv(const dlab_engine *e, dlab_kv_stats *out);
 
@@ -137,8 +154,10 @@ typedef struct {
     int64_t n_prompt;
     int64_t max_new; /* ≥ 1 */
     int32_t eos;     /* stops the request when produced; −1: never */
-    uint64_t seed;   /* for sampling: token i of a request depends on (seed, i) alone */
+    uint64_t seed;   /* for sampling: token i of a request depends on (seed, i) alone; sample j has seed + j */
     int32_t primed;  /* handle of dlab_engine_prime, or −1 */
+    int32_t samples; /* answers to the one prompt, which is computed once; 0: 1. They are reported as requests id …
+                        id + samples − 1, and take so many places of the batch */
 } dlab_engine_request;
 
 typedef enum { DLAB_FINISH_NONE, DLAB_FINISH_LENGTH, DLAB_FINISH_EOS } dlab_finish;
@@ -153,17 +172,23 @@ typedef struct {
     int32_t n_tokens, n_admitted;
     const dlab_step_token *tokens;                     /* owned by the engine until the next step */
     const int64_t *admitted;                           /* ids of requests admitted in this step */
+    const int64_t *admitted_cached;                    /* prompt tokens of each that were in the cache already */
     int32_t rows, prefill_rows, decode_rows, pad_rows; /* rows = prefill + decode + pad. Rows that lead to a request's
                                                           first token are prefill, later ones (recomputed too) decode */
     int32_t seqs;                                      /* live sequences: of requests that have not ended */
     int32_t slots;                                     /* batch.size */
     int32_t budget;                                    /* batch.token_budget if the plan set one, else 0 */
     int64_t launches;
-    double bytes, kv_bytes, flops; /* declared by the ops */
-    int64_t kv_reserved_bytes, kv_used_bytes;
+    double bytes, kv_bytes, flops;      /* declared by the ops */
+    double kv_dense_bytes, inter_bytes; /* dlab_op_cost */
+    int32_t preempted;                  /* sequences that gave their place back in this step, to be computed again */
+    int32_t growths;                    /* of the store, in this step */
+    int32_t nonfinite_rows;             /* rows, padding left out, in which NaN or infinity came up (K9) */
+    dlab_kv_stats kv;                   /* what the step held, before ended requests leave */
 } dlab_step;
 
-/* Queues a request. DLAB_EIMPOSSIBLE when it can never fit, with the arithmetic. */
+/* Queues a request. DLAB_EIMPOSSIBLE when it can never fit, by context, reservation or the store's whole pool, with the
+ * arithmetic. */
 dlab_status dlab_engine_submit(dlab_engine *e, const dlab_engine_request *r, dlab_error *err);
 bool dlab_engine_busy(const dlab_engine *e); /* requests queued or running */
 /* Runs one step and waits for it. */
@@ -192,9 +217,12 @@ typedef struct {
     int64_t k_bytes, v_bytes, total_bytes;
     int64_t bytes_per_token; /* of one sequence, all layers */
 } dlab_kv_need;
-/* format: a name of kv.k. DLAB_EUSAGE if unknown or the product overflows. */
+/* format: a name of kv.k; quantized ones with a scale a token and head. DLAB_EUSAGE if unknown or the product overflows. */
 dlab_status dlab_kv_plan(const char *k_format, const char *v_format, int64_t n_layers, int64_t n_kv_heads,
                          int64_t head_dim, int64_t tokens, int64_t batch, dlab_kv_need *out, dlab_error *err);
+/* K4 for a plan: bytes of one token of one sequence with the plan's formats and scales (a mean where tokens share them).
+ * DLAB_EIMPOSSIBLE as for dlab_engine_effective. */
+dlab_status dlab_kv_plan_token_bytes(const dlab_plan *plan, const dlab_model_info *m, double *out, dlab_error *err);
 /* What dlab_engine_create would allocate, by pool, without allocating. */
 dlab_status dlab_engine_estimate(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
                                  size_t bytes[DLAB_POOL_N], dlab_error *err);

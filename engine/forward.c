@@ -44,12 +44,21 @@ static dlab_status quantize_for(step *s, dlab_buffer x, int32_t n_rows, const dl
     return DLAB_OK;
 }
 
+static dlab_span_table spans_of(const step *s, int layer)
+{
+    const dlab_resolved *p = s->c->plan;
+    if (p->pattern->dense) return (dlab_span_table){.heads = 1};
+    const dlab_at at = {s->c->buf[DLAB_BUFFER_DESC], s->c->span_off[p->pattern->by_layer ? layer : 0]};
+    return (dlab_span_table){.at = at, .heads = dlab_span_heads(p)};
+}
+
 static dlab_status attention(step *s, const dlab_layer_weights *w, int layer, dlab_error *err)
 {
     const dlab_model_info *info = s->c->info;
     int32_t n = s->n_rows;
-    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_STREAM), .w = w->attn_norm, .y = at(s, DLAB_BUFFER_NORM), .n_rows = n,
-        .dim = info->width, .eps = info->eps);
+    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_STREAM), .w = w->attn_norm, .y = at(s, DLAB_BUFFER_NORM),
+        .watch = at(s, DLAB_BUFFER_WATCH), .watch_first = layer == 0, .n_rows = n, .dim = info->width,
+        .eps = info->eps);
     DLAB_TRY(quantize_for(s, DLAB_BUFFER_NORM, n, (const dlab_matrix *const[]){&w->q, &w->k, &w->v}, 3, err));
     DLAB_TRY(product(s, DLAB_BUFFER_NORM, &w->q, DLAB_BUFFER_Q, false, n, err));
     DLAB_TRY(product(s, DLAB_BUFFER_NORM, &w->k, DLAB_BUFFER_K, false, n, err));
@@ -60,16 +69,22 @@ static dlab_status attention(step *s, const dlab_layer_weights *w, int layer, dl
     RUN(s, rope, .x = at(s, DLAB_BUFFER_K), .table = at(s, DLAB_BUFFER_ROPE), .desc = at(s, DLAB_BUFFER_DESC),
         .n_rows = n, .n_heads = info->n_kv_heads, .head_dim = info->head_dim, .rot_dim = info->head_dim,
         .norm = s->c->rope_norm);
+    if (s->c->plan->rotate) {
+        RUN(s, hadamard, .x = at(s, DLAB_BUFFER_Q), .n_rows = n, .n_heads = info->n_heads, .head_dim = info->head_dim);
+        RUN(s, hadamard, .x = at(s, DLAB_BUFFER_K), .n_rows = n, .n_heads = info->n_kv_heads,
+            .head_dim = info->head_dim);
+    }
     dlab_kv_view view;
     s->c->store->ops->view(s->c->store, layer, &view);
-    RUN(s, kv_write, .k = at(s, DLAB_BUFFER_K), .v = at(s, DLAB_BUFFER_V), .desc = at(s, DLAB_BUFFER_DESC), .kv = view,
-        .n_rows = n);
+    RUN(s, kv_write, .k = at(s, DLAB_BUFFER_K), .v = at(s, DLAB_BUFFER_V), .desc = at(s, DLAB_BUFFER_DESC),
+        .work = at(s, DLAB_BUFFER_KV_SCRATCH), .kv = view, .n_rows = n);
     dlab_attn_call call = {
         .q = at(s, DLAB_BUFFER_Q),
         .out = at(s, DLAB_BUFFER_ATTN),
         .desc = at(s, DLAB_BUFFER_DESC),
         .scratch = at(s, DLAB_BUFFER_ATTN_SCRATCH),
         .kv = view,
+        .spans = spans_of(s, layer),
         .n_rows = n,
         .n_heads = info->n_heads,
         .max_len = s->max_len,
@@ -84,8 +99,8 @@ static dlab_status feed_forward(step *s, const dlab_layer_weights *w, dlab_error
 {
     const dlab_model_info *info = s->c->info;
     int32_t n = s->n_rows;
-    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_STREAM), .w = w->ffn_norm, .y = at(s, DLAB_BUFFER_NORM), .n_rows = n,
-        .dim = info->width, .eps = info->eps);
+    RUN(s, rmsnorm, .x = at(s, DLAB_BUFFER_STREAM), .w = w->ffn_norm, .y = at(s, DLAB_BUFFER_NORM),
+        .watch = at(s, DLAB_BUFFER_WATCH), .n_rows = n, .dim = info->width, .eps = info->eps);
     DLAB_TRY(quantize_for(s, DLAB_BUFFER_NORM, n, (const dlab_matrix *const[]){&w->gate, &w->up}, 2, err));
     DLAB_TRY(product(s, DLAB_BUFFER_NORM, &w->gate, DLAB_BUFFER_GATE, false, n, err));
     DLAB_TRY(product(s, DLAB_BUFFER_NORM, &w->up, DLAB_BUFFER_UP, false, n, err));

@@ -16,6 +16,7 @@ typedef struct {
     bool rope_norm;
     dlab_buf buf[DLAB_BUFFER_N];
     dlab_kv_store *store;
+    const size_t *span_off; /* [tables] where the step's spans are in the descriptor */
 } dlab_forward_ctx;
 
 /* Runs the step that `desc` (the host's copy, desc_bytes long) describes; max_len is its longest sequence. Results: sampled

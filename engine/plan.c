@@ -11,7 +11,6 @@
 #define MAX_HEAD_DIM   1024
 #define MAX_ROWS       ((int64_t)1 << 26)
 #define MAX_SCORES     ((int64_t)1 << 44) /* rows × tokens */
-#define FIRST_TOKENS   256                /* where a growing store starts */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -45,9 +44,11 @@ static dlab_status resolve_names(dlab_resolved *r, const dlab_model *m, dlab_err
     r->store = dlab_kv_store_find(p->kv_store);
     r->batcher = dlab_batcher_find(p->batch_mode);
     r->attention = dlab_attn_kernel_find(p->attention_kernel);
-    r->kv.k = dlab_kv_format_find(p->kv_k);
-    r->kv.v = dlab_kv_format_find(p->kv_v);
-    if (!r->store || !r->batcher || !r->attention || !r->kv.k || !r->kv.v) {
+    r->pattern = dlab_attn_pattern_find(p->attention_pattern);
+    r->pattern_opts =
+        (dlab_pattern_opts){p->attention_window, p->attention_stride, p->attention_block, p->attention_sinks};
+    r->rotate = strcmp(p->kv_rotation, "hadamard") == 0;
+    if (!r->store || !r->batcher || !r->attention || !r->pattern) {
         return DLAB_FAIL(err, DLAB_EINTERNAL, "plan: a name passed the table but has no entry");
     }
     if (strcmp(p->isa, "auto") == 0) p->isa = dlab_isa_best();
@@ -81,12 +82,6 @@ static dlab_status resolve_needs(dlab_resolved *r, const dlab_model_info *info, 
                          "a sequence of %lld tokens (prompt, depth and output): the model's context is %d",
                          (long long)n->max_tokens, info->context);
     }
-    if (p->kv_max_tokens > 0 && p->kv_max_tokens < n->max_tokens) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
-                         "kv.max_tokens: %lld is less than the longest sequence of the workload, %lld",
-                         (long long)p->kv_max_tokens, (long long)n->max_tokens);
-    }
-    if (p->kv_max_tokens == 0) p->kv_max_tokens = n->max_tokens;
     n->max_seqs = most(n->max_seqs, p->batch_size);
     if (info->head_dim > MAX_HEAD_DIM) {
         return DLAB_FAIL(err, DLAB_ENOTBUILT, "heads of %d elements: kernels are made for at most %d", info->head_dim,
@@ -112,10 +107,6 @@ static dlab_status resolve_rows(dlab_resolved *r, dlab_error *err)
         r->max_rows = least(p->batch_token_budget, p->batch_size * least(p->batch_chunk, n->max_prompt));
         return DLAB_OK;
     }
-    if (strcmp(p->kv_growth, "double") == 0) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "kv.growth: double, but kv.store: %s keeps nothing that could grow",
-                         r->store->name);
-    }
     if (p->batch_chunk > 0 || p->batch_token_budget > 0) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
                          "kv.store: %s keeps nothing between steps, so a prefix cannot be split: leave batch.chunk and "
@@ -129,8 +120,8 @@ static dlab_status resolve_rows(dlab_resolved *r, dlab_error *err)
 /* With these bounds no product of size_buffers or of a store leaves 64 bits, and a descriptor's offsets fit in 32. */
 static dlab_status check_sizes(const dlab_resolved *r, const dlab_model_info *info, dlab_error *err)
 {
-    dlab_kv_need need;
-    DLAB_TRY(dlab_kv_plan(r->plan.kv_k, r->plan.kv_v, info->n_layers, info->n_kv_heads, info->head_dim,
+    dlab_kv_need need; /* f32 takes the most bytes, and twice that is more than any tail or scale adds */
+    DLAB_TRY(dlab_kv_plan("f32", "f32", info->n_layers, info->n_kv_heads, 2 * (int64_t)info->head_dim,
                           r->plan.kv_max_tokens, r->needs.max_seqs, &need, err));
     if (r->max_rows <= MAX_ROWS && r->max_rows * r->needs.max_tokens <= MAX_SCORES) return DLAB_OK;
     return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
@@ -140,6 +131,15 @@ static dlab_status check_sizes(const dlab_resolved *r, const dlab_model_info *in
 }
 
 static size_t mul(int64_t a, int64_t b, int64_t c) { return (size_t)a * (size_t)b * (size_t)c; }
+
+/* Spans of all tables of a step. */
+static size_t spans_bytes(const dlab_resolved *r)
+{
+    if (r->pattern->dense) return 0;
+    const size_t lists = (size_t)r->max_rows * (size_t)dlab_span_heads(r);
+    const size_t spans = (size_t)r->pattern->max_spans(&r->pattern_opts, r->needs.max_tokens);
+    return (size_t)dlab_span_tables(r) * ((lists + 1) * sizeof(int32_t) + lists * spans * sizeof(dlab_span));
+}
 
 static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
 {
@@ -151,7 +151,7 @@ static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
     b[DLAB_BUFFER_DESC] = sizeof(dlab_desc_head) + (size_t)rows * sizeof(dlab_desc_row) +
                           (size_t)r->plan.batch_size *
                               (sizeof(dlab_desc_seq) + (size_t)r->store->max_segs(&r->kv) * sizeof(dlab_desc_seg)) +
-                          (size_t)r->max_logits * sizeof(dlab_desc_logit);
+                          (size_t)r->max_logits * sizeof(dlab_desc_logit) + spans_bytes(r);
     b[DLAB_BUFFER_ROPE] = mul(r->needs.max_tokens, info->head_dim, sizeof(float));
     b[DLAB_BUFFER_STREAM] = b[DLAB_BUFFER_NORM] = mul(rows, width, sizeof(float));
     b[DLAB_BUFFER_QACT] =
@@ -163,6 +163,9 @@ static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
     b[DLAB_BUFFER_LOGITS] = mul(r->head_rows, info->vocab, sizeof(float));
     b[DLAB_BUFFER_TOKENS] = mul(r->max_logits, 1, sizeof(int32_t));
     b[DLAB_BUFFER_NLL] = mul(r->max_logits, 1, sizeof(double));
+    b[DLAB_BUFFER_WATCH] = mul(rows, 1, sizeof(int32_t));
+    const bool by_step = r->kv.k.scales == DLAB_SCALES_STEP || r->kv.v.scales == DLAB_SCALES_STEP;
+    b[DLAB_BUFFER_KV_SCRATCH] = by_step ? mul(r->plan.batch_size, 4, sizeof(float)) : 0;
     dlab_attn_shape shape = {info->n_heads, info->head_dim, rows, r->needs.max_tokens};
     b[DLAB_BUFFER_ATTN_SCRATCH] = r->attention->scratch_bytes(&shape);
     b[DLAB_BUFFER_SAMPLE_SCRATCH] = r->plan.temperature > 0 ? mul(r->head_rows, info->vocab, 8) : 0;
@@ -176,14 +179,9 @@ dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const 
     DLAB_TRY(resolve_names(out, m, err));
     DLAB_TRY(resolve_needs(out, info, err));
     DLAB_TRY(resolve_rows(out, err));
+    DLAB_TRY(dlab_plan_reservation(out, err));
     DLAB_TRY(check_sizes(out, info, err));
-    out->kv.n_layers = info->n_layers;
-    out->kv.n_kv_heads = info->n_kv_heads;
-    out->kv.head_dim = info->head_dim;
-    out->kv.max_seqs = out->needs.max_seqs;
-    out->kv.max_tokens = out->plan.kv_max_tokens;
-    out->kv.first_tokens = FIRST_TOKENS;
-    out->kv.grow = strcmp(out->plan.kv_growth, "double") == 0;
+    DLAB_TRY(dlab_plan_resolve_kv(out, info, err));
     size_buffers(out, info); /* needs kv */
     dlab_model_mapping(m, &out->weight_bytes);
     return DLAB_OK;

@@ -4,6 +4,7 @@
 #define DLAB_ENGINE_PLAN_H
 
 #include "engine/attention/attention.h"
+#include "engine/attention/pattern.h"
 #include "engine/batch/batcher.h"
 #include "engine/engine.h"
 #include "engine/kv/store.h"
@@ -25,6 +26,8 @@
     X(LOGITS, ACTIVATIONS)     /* f32 [S, V] */                                                                        \
     X(TOKENS, ACTIVATIONS)     /* i32 [L] sampled, or the most likely */                                               \
     X(NLL, ACTIVATIONS)        /* f64 [L] */                                                                           \
+    X(WATCH, ACTIVATIONS)      /* i32 [R]: NaN or infinity came up in the row */                                       \
+    X(KV_SCRATCH, SCRATCH)     /* kv_write's work, where a step's values share scales */                               \
     X(ATTN_SCRATCH, SCRATCH)   /* what the attention kernel asks for */                                                \
     X(SAMPLE_SCRATCH, SCRATCH) /* [S, V] · 8 bytes, when sampling is not greedy */
 
@@ -41,17 +44,27 @@ typedef struct {
     const dlab_kv_store_ops *store;
     const dlab_batcher_ops *batcher;
     const dlab_attn_kernel *attention;
+    const dlab_attn_pattern *pattern;
+    dlab_pattern_opts pattern_opts;
     dlab_kv_config kv;    /* dev not set */
     int64_t asked_budget; /* batch.token_budget as asked: 0 when it was left open */
     int64_t max_rows;     /* R */
     int64_t max_logits;   /* L: rows of a step that may want logits */
     int64_t head_rows;    /* S */
     bool int8;            /* quantized weights meet quantized activations */
+    bool rotate;          /* queries and keys are rotated */
     size_t bytes[DLAB_BUFFER_N];
     size_t weight_bytes;
 } dlab_resolved;
 
 dlab_pool dlab_buffer_pool(dlab_buffer b);
+/* kv.max_tokens as used, from the needs. */
+dlab_status dlab_plan_reservation(dlab_resolved *r, dlab_error *err);
+/* Layouts and the pool: the kv part of a plan whose names, needs and reservation are resolved. */
+dlab_status dlab_plan_resolve_kv(dlab_resolved *r, const dlab_model_info *info, dlab_error *err);
+/* Tables of spans that a step has, and lists that each row has in one. */
+static inline int32_t dlab_span_tables(const dlab_resolved *r) { return r->pattern->by_layer ? r->kv.n_layers : 1; }
+static inline int32_t dlab_span_heads(const dlab_resolved *r) { return r->pattern->by_head ? r->kv.n_kv_heads : 1; }
 dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
                               dlab_resolved *out, dlab_error *err);
 

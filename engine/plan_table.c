@@ -11,6 +11,7 @@
 NAMES(store_names, dlab_kv_stores)
 NAMES(format_names, dlab_kv_formats)
 NAMES(attention_names, dlab_attn_kernels)
+NAMES(pattern_names, dlab_attn_patterns)
 NAMES(batcher_names, dlab_batchers)
 NAMES(device_names, dlab_devices)
 
@@ -23,7 +24,8 @@ NAMES(device_names, dlab_devices)
 WORDS(growth_words, "fixed", "double")
 WORDS(weights_words, "file")
 WORDS(compute_words, "auto", "f32", "int8")
-WORDS(pattern_words, "dense")
+WORDS(scales_words, "token", "tensor", "block", "channel")
+WORDS(rotation_words, "none", "hadamard")
 WORDS(padding_words, "compute", "skip")
 WORDS(isa_words, "auto", "plain", "avx2", "avx512")
 
@@ -32,13 +34,34 @@ static const dlab_param PARAMS[] = {
     {"device", DLAB_PARAM_CHOICE, AT(device), "cpu", 1, 0, device_names,
      "where ops run; guard and ref are slow devices for tests: one that faults on undeclared access, and the oracle"},
     {"kv.store", DLAB_PARAM_CHOICE, AT(kv_store), "contiguous", 1, 0, store_names,
-     "where K and V of past tokens live: one reserved region a sequence, or nowhere (recomputed at every step)"},
+     "where K and V of past tokens live: one reserved region a sequence, blocks of a pool taken on demand, or nowhere "
+     "(recomputed at every step)"},
     {"kv.growth", DLAB_PARAM_CHOICE, AT(kv_growth), "fixed", 1, 0, growth_words,
      "contiguous store: reserve the maximum at the start, or double on demand (one reallocation and copy, counted)"},
     {"kv.max_tokens", DLAB_PARAM_INT, AT(kv_max_tokens), "0", 0, 1 << 24, NULL,
-     "tokens reserved for each sequence; 0: the longest that the workload needs"},
+     "tokens reserved for each sequence; 0: the longest that the workload needs, times kv.headroom"},
+    {"kv.headroom", DLAB_PARAM_FLOAT, AT(kv_headroom), "1", 1, 64, NULL,
+     "how much more than the longest sequence is reserved where kv.max_tokens is 0"},
+    {"kv.block_size", DLAB_PARAM_INT, AT(kv_block_size), "16", 8, 256, NULL,
+     "tokens of a block of the paged store, and of a group that shares scales (kv.k_scales: block or channel)"},
+    {"kv.pool", DLAB_PARAM_STRING, AT(kv_pool), "auto", 1, 0, NULL,
+     "size of the cache: bytes (512MiB), `N blocks` (paged store), or `P%` of memory_limit; auto: what the sequences "
+     "of "
+     "the batch need at their longest"},
+    {"kv.prefix_cache", DLAB_PARAM_BOOL, AT(kv_prefix_cache), "false", 1, 0, NULL,
+     "paged store: keep full blocks of ended sequences and share them with later ones that begin alike"},
     {"kv.k", DLAB_PARAM_CHOICE, AT(kv_k), "f16", 1, 0, format_names, "element format of cached keys"},
     {"kv.v", DLAB_PARAM_CHOICE, AT(kv_v), "f16", 1, 0, format_names, "element format of cached values"},
+    {"kv.k_scales", DLAB_PARAM_CHOICE, AT(kv_k_scales), "token", 1, 0, scales_words,
+     "quantized keys: what shares a scale: a token's vector of one head (int4: every 32 elements of it), all that a "
+     "sequence brings in one step, a block of tokens of one head, or a block of tokens of one element"},
+    {"kv.v_scales", DLAB_PARAM_CHOICE, AT(kv_v_scales), "token", 1, 0, scales_words,
+     "the same for values, which have no channel"},
+    {"kv.k_tail", DLAB_PARAM_INT, AT(kv_k_tail), "0", 0, 4096, NULL,
+     "quantized keys: so many of the most recent tokens stay in f16"},
+    {"kv.v_tail", DLAB_PARAM_INT, AT(kv_v_tail), "0", 0, 4096, NULL, "the same for values"},
+    {"kv.rotation", DLAB_PARAM_CHOICE, AT(kv_rotation), "none", 1, 0, rotation_words,
+     "rotate queries and keys before keys are stored: spreads outliers over the vector, products stay the same"},
     {"weights.dtype", DLAB_PARAM_CHOICE, AT(weights_dtype), "file", 1, 0, weights_words,
      "element type of weights in memory: as the file stores them"},
     {"compute", DLAB_PARAM_CHOICE, AT(compute), "auto", 1, 0, compute_words,
@@ -46,8 +69,16 @@ static const dlab_param PARAMS[] = {
      "quantized weights); auto: int8 when most weights are quantized, else f32"},
     {"attention.kernel", DLAB_PARAM_CHOICE, AT(attention_kernel), "fused", 1, 0, attention_names,
      "one pass with an online softmax, or three passes with the scores in memory"},
-    {"attention.pattern", DLAB_PARAM_CHOICE, AT(attention_pattern), "dense", 1, 0, pattern_words,
+    {"attention.pattern", DLAB_PARAM_CHOICE, AT(attention_pattern), "dense", 1, 0, pattern_names,
      "which past positions are attended"},
+    {"attention.window", DLAB_PARAM_INT, AT(attention_window), "1024", 1, 1 << 24, NULL,
+     "local_strided: the last so many positions are all attended, the query's own included"},
+    {"attention.stride", DLAB_PARAM_INT, AT(attention_stride), "8", 1, 1 << 24, NULL,
+     "local_strided: of the positions before the window, one block in so many"},
+    {"attention.block", DLAB_PARAM_INT, AT(attention_block), "1", 1, 1 << 16, NULL,
+     "local_strided: tokens of such a block; 1: single tokens"},
+    {"attention.sinks", DLAB_PARAM_INT, AT(attention_sinks), "4", 0, 1 << 24, NULL,
+     "local_strided: the first so many positions are always attended"},
     {"batch.mode", DLAB_PARAM_CHOICE, AT(batch_mode), "static", 1, 0, batcher_names,
      "who runs in a step: a static batch starts and is released together"},
     {"batch.size", DLAB_PARAM_INT, AT(batch_size), "1", 1, 4096, NULL, "sequences that run at once"},
@@ -116,6 +147,7 @@ size_t dlab_axis_entries(dlab_axis_entry *out, size_t cap)
     ENTRIES("kv.store", dlab_kv_stores)
     ENTRIES("kv.k, kv.v", dlab_kv_formats)
     ENTRIES("attention.kernel", dlab_attn_kernels)
+    ENTRIES("attention.pattern", dlab_attn_patterns)
     ENTRIES("batch.mode", dlab_batchers)
     ENTRIES("architecture", dlab_archs)
     return n;

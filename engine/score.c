@@ -20,6 +20,7 @@ static dlab_status score_step(dlab_engine *e, int seq, int64_t from, double *nll
     dlab_step_want want = {.want = DLAB_WANT_SCORE, .from = from};
     if (logits) want.logits = logits + skip * e->fwd.info->vocab;
     dlab_step_work work;
+    DLAB_TRY(dlab_step_reserve(e, &slice, 1, err));
     DLAB_TRY(dlab_step_execute(e, &slice, 1, &want, &work, err));
     int32_t n = e->desc->n_logits;
     if (n == 0) return DLAB_OK;
@@ -47,14 +48,12 @@ dlab_status dlab_engine_score(dlab_engine *e, const int32_t *ids, int64_t n, int
     }
     int seq = dlab_engine_free_seq(e);
     if (seq < 0) return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "score: all %d sequences are taken", e->batch.n_seqs);
-    DLAB_TRY(dlab_engine_open_seq(e, seq, err));
     dlab_seq *s = &e->batch.seqs[seq];
     memcpy(s->ids, ids, (size_t)n * sizeof *ids);
     s->n_ids = n;
-    dlab_status st = DLAB_OK;
-    do {
-        st = score_step(e, seq, n - n_last, nll, top1, logits, err);
-    } while (st == DLAB_OK && s->n_stored < n);
+    dlab_status st = dlab_engine_open_seq(e, seq, 0, err);
+    if (s->n_stored > n - n_last) s->n_stored = n - n_last; /* cached or not, these positions want logits */
+    while (st == DLAB_OK && s->n_stored < n) st = score_step(e, seq, n - n_last, nll, top1, logits, err);
     dlab_engine_close_seq(e, seq);
     return st;
 }

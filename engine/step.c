@@ -26,6 +26,15 @@ typedef struct {
 
 static int64_t slice_len(const dlab_slice *sl) { return most(sl->pad_pos + sl->n_pad, sl->first + sl->n_rows); }
 
+/* Of the row that comes next, for sequence seq: itself, or one that waits to be forked from it and draws for itself. */
+static void add_logit(builder *b, int seq, int32_t target)
+{
+    const dlab_seq *s = &b->e->batch.seqs[seq];
+    dlab_desc_head *d = b->e->desc;
+    b->logits[d->n_logits] = (dlab_desc_logit){.row = d->n_rows, .target = target, .draw = draw_of(s->seed, s->n_new)};
+    b->e->logit_seq[d->n_logits++] = seq;
+}
+
 static void add_rows(builder *b, const dlab_slice *sl, int32_t seq_index)
 {
     dlab_engine *e = b->e;
@@ -39,15 +48,15 @@ static void add_rows(builder *b, const dlab_slice *sl, int32_t seq_index)
         int64_t pos = sl->first + i;
         dlab_desc_row *r = &b->rows[d->n_rows];
         *r = (dlab_desc_row){.token = s->ids[pos], .pos = (int32_t)pos, .seq = seq_index};
-        e->fwd.store->ops->place(e->fwd.store, sl->seq, pos, &r->k_slot, &r->v_slot);
-        bool last = pos + 1 == s->n_ids;
-        if (b->want->want == DLAB_WANT_SCORE ? pos >= b->want->from : b->want->want == DLAB_WANT_SAMPLE && last) {
-            b->logits[d->n_logits] = (dlab_desc_logit){
-                .row = d->n_rows,
-                .target = last ? -1 : s->ids[pos + 1],
-                .draw = draw_of(s->seed, s->n_new),
-            };
-            e->logit_seq[d->n_logits++] = sl->seq;
+        e->fwd.store->ops->place(e->fwd.store, sl->seq, pos, r);
+        const bool last = pos + 1 == s->n_ids;
+        if (b->want->want == DLAB_WANT_SCORE && pos >= b->want->from) {
+            add_logit(b, sl->seq, last ? -1 : s->ids[pos + 1]);
+        } else if (b->want->want == DLAB_WANT_SAMPLE && last) {
+            add_logit(b, sl->seq, -1);
+            for (int f = 0; f < e->batch.n_seqs; f++) {
+                if (e->batch.seqs[f].running && e->batch.seqs[f].leader == sl->seq) add_logit(b, f, -1);
+            }
         }
         d->n_rows++;
     }
@@ -62,6 +71,8 @@ static void add_slice(builder *b, const dlab_slice *sl)
     *q = (dlab_desc_seq){
         .row_begin = d->n_rows, .n_rows = sl->n_pad + sl->n_rows, .seg_begin = d->n_segs, .len = (int32_t)len};
     q->n_segs = e->fwd.store->ops->segments(e->fwd.store, sl->seq, len, b->segs + d->n_segs);
+    const int64_t held = e->batch.seqs[sl->seq].n_live;
+    e->fwd.store->ops->tails(e->fwd.store, sl->seq, most(held, sl->first + sl->n_rows), q);
     d->n_segs += q->n_segs;
     add_rows(b, sl, d->n_seqs++);
     if (len > b->work->max_len) b->work->max_len = (int32_t)len;
@@ -70,8 +81,8 @@ static void add_slice(builder *b, const dlab_slice *sl)
     *(e->batch.seqs[sl->seq].n_new == 0 ? &b->work->prefill_rows : &b->work->decode_rows) += sl->n_rows;
 }
 
-/* The arrays follow the head without gaps, so that a small step uploads little. Logits come last: their number is known
- * only once the rows are. */
+/* The arrays follow the head without gaps, so that a small step uploads little. Logits and spans come last: their number is
+ * known only once the rows are. */
 static builder begin_descriptor(dlab_engine *e, const dlab_slice *slices, int n, const dlab_step_want *want,
                                 dlab_step_work *work)
 {
@@ -94,34 +105,93 @@ static builder begin_descriptor(dlab_engine *e, const dlab_slice *slices, int n,
     };
 }
 
+/* Tables of spans behind the logits: one for all layers, or one for each. Returns the descriptor's bytes. */
+static size_t add_spans(builder *b)
+{
+    dlab_engine *e = b->e;
+    const dlab_resolved *p = &e->plan;
+    const dlab_desc_head *d = e->desc;
+    size_t at = d->logit_off + (size_t)d->n_logits * sizeof(dlab_desc_logit);
+    if (p->pattern->dense) return at;
+    const int32_t tables = dlab_span_tables(p), heads = dlab_span_heads(p);
+    for (int32_t layer = 0; layer < tables; layer++) {
+        e->span_off[layer] = at;
+        int32_t *first = (int32_t *)(void *)((char *)e->desc + at);
+        dlab_span *out = (dlab_span *)(void *)(first + (size_t)d->n_rows * (size_t)heads + 1);
+        int32_t n = 0, list = 0;
+        for (int32_t r = 0; r < d->n_rows; r++) {
+            for (int32_t g = 0; g < heads; g++) {
+                first[list++] = n;
+                n += p->pattern->spans(&p->pattern_opts, layer, g, b->rows[r].pos, out + n);
+            }
+        }
+        first[list] = n;
+        at = (size_t)((char *)(out + n) - (char *)e->desc);
+    }
+    return at;
+}
+
+dlab_status dlab_step_reserve(dlab_engine *e, const dlab_slice *slices, int n, dlab_error *err)
+{
+    dlab_kv_store *store = e->fwd.store;
+    for (int i = 0; i < n; i++) {
+        const dlab_slice *sl = &slices[i];
+        const int64_t held = e->batch.seqs[sl->seq].n_live, len = sl->n_rows > 0 ? sl->first + sl->n_rows : 0;
+        DLAB_TRY(store->ops->extend(store, sl->seq, most(held, len), slice_len(sl), err));
+    }
+    return DLAB_OK;
+}
+
+static dlab_status check_size(const dlab_engine *e, const dlab_slice *slices, int n, dlab_error *err)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < n; i++) rows += slices[i].n_pad + slices[i].n_rows;
+    if (rows <= e->plan.max_rows && n <= e->plan.plan.batch_size) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EINTERNAL, "a step of %lld rows in %d slices, made for %lld in %lld", (long long)rows, n,
+                     (long long)e->plan.max_rows, (long long)e->plan.plan.batch_size);
+}
+
+/* Rows in which something other than a finite number came up; padding may look at memory that was never written. */
+static int32_t count_nonfinite(const dlab_engine *e, const dlab_slice *slices, int n)
+{
+    int32_t bad = 0;
+    const int32_t *row = e->watch;
+    for (int i = 0; i < n; i++) {
+        row += slices[i].n_pad;
+        for (int32_t k = 0; k < slices[i].n_rows; k++) bad += *row++ != 0;
+    }
+    return bad;
+}
+
+static void commit(dlab_engine *e, const dlab_slice *sl)
+{
+    dlab_seq *s = &e->batch.seqs[sl->seq];
+    if (sl->n_rows == 0) return;
+    s->n_stored = sl->first + sl->n_rows;
+    if (!e->batch.retains || s->n_stored <= s->n_live) return;
+    s->n_live = s->n_stored;
+    e->fwd.store->ops->commit(e->fwd.store, sl->seq, s->ids, s->n_live);
+}
+
 dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, const dlab_step_want *want,
                               dlab_step_work *work, dlab_error *err)
 {
-    dlab_kv_store *store = e->fwd.store;
     *work = (dlab_step_work){0};
-    for (int i = 0; i < n; i++) DLAB_TRY(store->ops->extend(store, slices[i].seq, slice_len(&slices[i]), err));
-    int64_t rows = 0;
-    for (int i = 0; i < n; i++) rows += slices[i].n_pad + slices[i].n_rows;
-    if (rows > e->plan.max_rows || n > e->plan.plan.batch_size) {
-        return DLAB_FAIL(err, DLAB_EINTERNAL, "a step of %lld rows in %d slices, made for %lld in %lld",
-                         (long long)rows, n, (long long)e->plan.max_rows, (long long)e->plan.plan.batch_size);
-    }
+    DLAB_TRY(check_size(e, slices, n, err));
     builder b = begin_descriptor(e, slices, n, want, work);
     for (int i = 0; i < n; i++) add_slice(&b, &slices[i]);
-    size_t bytes = e->desc->logit_off + (size_t)e->desc->n_logits * sizeof(dlab_desc_logit);
+    const size_t bytes = add_spans(&b);
     DLAB_TRY(dlab_forward(&e->fwd, e->desc, bytes, work->max_len, want->want, want->logits, &work->cost, err));
     dlab_device *dev = e->fwd.dev;
     if (e->desc->n_logits > 0) {
         DLAB_TRY(dev->ops->download(dev, e->sampled, (dlab_at){e->fwd.buf[DLAB_BUFFER_TOKENS], 0},
                                     (size_t)e->desc->n_logits * sizeof *e->sampled, err));
     }
+    DLAB_TRY(dev->ops->download(dev, e->watch, (dlab_at){e->fwd.buf[DLAB_BUFFER_WATCH], 0},
+                                (size_t)e->desc->n_rows * sizeof *e->watch, err));
     DLAB_TRY(dev->ops->sync(dev, err));
-    for (int i = 0; i < n; i++) {
-        if (slices[i].n_rows == 0) continue;
-        dlab_seq *s = &e->batch.seqs[slices[i].seq];
-        s->n_stored = slices[i].first + slices[i].n_rows;
-        store->ops->set_live(store, slices[i].seq, e->batch.retains ? s->n_stored : 0);
-    }
+    work->nonfinite_rows = count_nonfinite(e, slices, n);
+    for (int i = 0; i < n; i++) commit(e, &slices[i]);
     return DLAB_OK;
 }
 
@@ -157,54 +227,106 @@ static int live_seqs(const dlab_engine *e)
 {
     int live = 0;
     for (int i = 0; i < e->batch.n_seqs; i++) {
-        live += e->batch.seqs[i].running && e->batch.seqs[i].finish == DLAB_FINISH_NONE;
+        const dlab_seq *s = &e->batch.seqs[i];
+        live += s->running && s->held && s->finish == DLAB_FINISH_NONE;
     }
     return live;
 }
 
 /* A sequence that has ended holds its place until its batch lets go of it, but no live token. */
-static void end_live(dlab_engine *e)
+static void retire_ended(dlab_engine *e)
 {
     for (int i = 0; i < e->desc->n_logits; i++) {
-        int seq = e->logit_seq[i];
-        if (e->batch.seqs[seq].finish != DLAB_FINISH_NONE) e->fwd.store->ops->set_live(e->fwd.store, seq, 0);
+        const int seq = e->logit_seq[i];
+        dlab_seq *s = &e->batch.seqs[seq];
+        if (s->finish == DLAB_FINISH_NONE || !s->held) continue;
+        s->n_live = 0;
+        e->fwd.store->ops->retire(e->fwd.store, seq);
     }
+}
+
+/* A sample that has waited for its leader's prompt goes on from it. Without a place now, it is like one that was preempted. */
+static dlab_status fork_follower(dlab_engine *e, int seq, dlab_error *err)
+{
+    dlab_seq *s = &e->batch.seqs[seq];
+    if (s->leader < 0) return DLAB_OK;
+    const dlab_seq *leader = &e->batch.seqs[s->leader];
+    dlab_kv_store *store = e->fwd.store;
+    const dlab_status st = store->ops->fork(store, s->leader, seq, e->batch.retains ? s->n_ids : 0, err);
+    s->leader = -1;
+    if (st == DLAB_EFULL) return DLAB_OK;
+    DLAB_TRY(st);
+    s->held = true;
+    s->n_stored = leader->n_stored;
+    s->n_live = leader->n_live;
+    return DLAB_OK;
+}
+
+/* Asks the batcher for slices until the store has room for them. */
+static dlab_status choose(dlab_engine *e, int *n, int32_t *preempted, dlab_error *err)
+{
+    dlab_error own, *full = err ? err : &own;
+    e->batch.full = false;
+    for (;;) {
+        DLAB_TRY(e->batcher->ops->next(e->batcher, &e->batch, e->slices, n, err));
+        if (*n == 0) {
+            return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                             "request %lld waits, and what holds the cache will never end: cached prefixes fill the %d "
+                             "sequences or the pool (kv.pool)",
+                             (long long)(e->batch.head ? e->batch.head->request.id : -1), e->batch.n_seqs);
+        }
+        const dlab_status st = dlab_step_reserve(e, e->slices, *n, full);
+        if (st != DLAB_EFULL) return st;
+        const int victim = e->batcher->ops->victim(e->batcher, &e->batch);
+        if (victim < 0) return st;
+        *preempted += e->batch.seqs[victim].finish == DLAB_FINISH_NONE;
+        dlab_engine_release_seq(e, victim);
+        e->batch.full = true;
+    }
+}
+
+static void report(const dlab_engine *e, const dlab_step_work *work, dlab_step *out)
+{
+    out->rows = work->rows;
+    out->prefill_rows = work->prefill_rows;
+    out->decode_rows = work->decode_rows;
+    out->pad_rows = work->pad_rows;
+    out->nonfinite_rows = work->nonfinite_rows;
+    out->bytes = work->cost.bytes_read + work->cost.bytes_written;
+    out->kv_bytes = work->cost.kv_bytes;
+    out->kv_dense_bytes = work->cost.kv_dense_bytes;
+    out->inter_bytes = work->cost.inter_bytes;
+    out->flops = work->cost.flops;
+    dlab_engine_kv(e, &out->kv);
 }
 
 dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
 {
     *out = (dlab_step){.tokens = e->tokens,
                        .admitted = e->batch.admitted,
+                       .admitted_cached = e->batch.admitted_cached,
                        .slots = (int32_t)e->plan.plan.batch_size,
                        .budget = (int32_t)e->plan.asked_budget};
     e->batch.n_admitted = 0;
-    uint64_t launches = e->fwd.dev->ops->launches(e->fwd.dev);
+    const uint64_t launches = e->fwd.dev->ops->launches(e->fwd.dev);
     if (!dlab_engine_busy(e)) return DLAB_OK;
+    dlab_kv_stats before;
+    dlab_engine_kv(e, &before);
     int n = 0;
-    DLAB_TRY(e->batcher->ops->next(e->batcher, &e->batch, e->slices, &n, err));
+    DLAB_TRY(choose(e, &n, &out->preempted, err));
     out->n_admitted = e->batch.n_admitted;
-    if (n == 0) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "request %lld waits, and all %d sequences are held by cached prefixes",
-                         (long long)(e->batch.head ? e->batch.head->request.id : -1), e->batch.n_seqs);
-    }
     dlab_step_work work;
     dlab_step_want want = {.want = DLAB_WANT_SAMPLE};
     out->seqs = live_seqs(e);
     DLAB_TRY(dlab_step_execute(e, e->slices, n, &want, &work, err));
-    dlab_kv_stats kv; /* what the step held, before ended requests leave */
-    dlab_engine_kv(e, &kv);
-    for (int i = 0; i < e->desc->n_logits; i++) DLAB_TRY(take_token(e, i, &e->tokens[out->n_tokens++], err));
-    end_live(e);
+    report(e, &work, out);
+    for (int i = 0; i < e->desc->n_logits; i++) {
+        DLAB_TRY(fork_follower(e, e->logit_seq[i], err));
+        DLAB_TRY(take_token(e, i, &e->tokens[out->n_tokens++], err));
+    }
+    retire_ended(e);
     e->batcher->ops->settle(e->batcher, &e->batch);
-    out->rows = work.rows;
-    out->prefill_rows = work.prefill_rows;
-    out->decode_rows = work.decode_rows;
-    out->pad_rows = work.pad_rows;
-    out->bytes = work.cost.bytes_read + work.cost.bytes_written;
-    out->kv_bytes = work.cost.kv_bytes;
-    out->flops = work.cost.flops;
+    out->growths = (int32_t)(out->kv.n_growths - before.n_growths);
     out->launches = (int64_t)(e->fwd.dev->ops->launches(e->fwd.dev) - launches);
-    out->kv_reserved_bytes = kv.reserved_bytes;
-    out->kv_used_bytes = kv.used_bytes;
     return DLAB_OK;
 }

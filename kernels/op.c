@@ -50,6 +50,19 @@ static void touch_rest(operand_list *l, dlab_at at, int access)
     touch(l, at, at.off < at.buf.bytes ? at.buf.bytes - at.off : 0, access);
 }
 
+/* Spans of dense attention and scratch that no scale needs are not there: no operands. */
+static void touch_rest_if_there(operand_list *l, dlab_at at, int access)
+{
+    if (at.buf.ptr) touch_rest(l, at, access);
+}
+
+/* One layer's keys or values: nothing beyond the layer, so that another layer's bytes are closed to the op. */
+static void touch_plane(operand_list *l, const dlab_kv_plane *p, int access, int tail_access)
+{
+    touch(l, p->base, p->bytes, access);
+    if (p->tail_cap > 0) touch(l, p->tail, p->tail_bytes, tail_access);
+}
+
 static size_t floats(int64_t a, int64_t b) { return (size_t)a * (size_t)b * F32_BYTES; }
 
 static size_t row_bytes(const dlab_matrix *m) { return dlab_dtype_bytes(m->dtype, m->k); }
@@ -78,8 +91,9 @@ static void fused_operands(const dlab_attn_fused_args *a, operand_list *l)
     const int64_t pieces = ((int64_t)a->max_len + DLAB_ATTN_PIECE - 1) / DLAB_ATTN_PIECE;
     touch(l, a->q, q, DLAB_READ);
     touch_rest(l, a->desc, DLAB_READ);
-    touch_rest(l, a->kv.k, DLAB_READ);
-    touch_rest(l, a->kv.v, DLAB_READ);
+    touch_rest_if_there(l, a->spans.at, DLAB_READ);
+    touch_plane(l, &a->kv.k, DLAB_READ, DLAB_READ);
+    touch_plane(l, &a->kv.v, DLAB_READ, DLAB_READ);
     if (a->n_rows <= DLAB_ATTN_SPLIT_ROWS) {
         touch(l, a->partials, floats((int64_t)a->n_rows * a->n_heads * pieces, a->kv.head_dim + 2),
               DLAB_READ | DLAB_WRITE);
@@ -92,17 +106,29 @@ static void unfused_operands(dlab_op op, const dlab_attn_unfused_args *a, operan
     const size_t q = floats((int64_t)a->n_rows * a->n_heads, a->kv.head_dim);
     const size_t scores = floats((int64_t)a->n_heads * a->n_rows, a->max_len);
     touch_rest(l, a->desc, DLAB_READ);
+    touch_rest_if_there(l, a->spans.at, DLAB_READ);
     if (op == DLAB_OP_attn_scores) {
         touch(l, a->q, q, DLAB_READ);
-        touch_rest(l, a->kv.k, DLAB_READ);
+        touch_plane(l, &a->kv.k, DLAB_READ, DLAB_READ);
         touch(l, a->scores, scores, DLAB_WRITE);
     } else if (op == DLAB_OP_attn_softmax) {
         touch(l, a->scores, scores, DLAB_READ | DLAB_WRITE);
     } else {
         touch(l, a->scores, scores, DLAB_READ);
-        touch_rest(l, a->kv.v, DLAB_READ);
+        touch_plane(l, &a->kv.v, DLAB_READ, DLAB_READ);
         touch(l, a->out, q, DLAB_WRITE);
     }
+}
+
+static void kv_write_operands(const dlab_kv_write_args *a, operand_list *l)
+{
+    const size_t bytes = floats((int64_t)a->n_rows * a->kv.n_kv_heads, a->kv.head_dim);
+    touch(l, a->k, bytes, DLAB_READ);
+    touch(l, a->v, bytes, DLAB_READ);
+    touch_rest(l, a->desc, DLAB_READ);
+    touch_rest_if_there(l, a->work, DLAB_READ | DLAB_WRITE);
+    touch_plane(l, &a->kv.k, DLAB_WRITE, DLAB_READ | DLAB_WRITE);
+    touch_plane(l, &a->kv.v, DLAB_WRITE, DLAB_READ | DLAB_WRITE);
 }
 
 static void row_operands(dlab_op op, const dlab_op_args *u, operand_list *l)
@@ -120,6 +146,9 @@ static void row_operands(dlab_op op, const dlab_op_args *u, operand_list *l)
         touch(l, a->x, floats(a->n_rows, a->dim), DLAB_READ);
         touch(l, a->w, floats(a->dim, 1), DLAB_READ);
         touch(l, a->y, floats(a->n_rows, a->dim), DLAB_WRITE);
+        if (a->watch.buf.ptr) {
+            touch(l, a->watch, (size_t)a->n_rows * sizeof(int32_t), DLAB_WRITE | (a->watch_first ? 0 : DLAB_READ));
+        }
         break;
     }
     case DLAB_OP_quant_act: {
@@ -142,14 +171,9 @@ static void row_operands(dlab_op op, const dlab_op_args *u, operand_list *l)
         touch_rest(l, a->desc, DLAB_READ);
         break;
     }
-    case DLAB_OP_kv_write: {
-        const dlab_kv_write_args *a = &u->kv_write;
-        const size_t bytes = floats((int64_t)a->n_rows * a->kv.n_kv_heads, a->kv.head_dim);
-        touch(l, a->k, bytes, DLAB_READ);
-        touch(l, a->v, bytes, DLAB_READ);
-        touch_rest(l, a->desc, DLAB_READ);
-        touch_rest(l, a->kv.k, DLAB_WRITE);
-        touch_rest(l, a->kv.v, DLAB_WRITE);
+    case DLAB_OP_hadamard: {
+        const dlab_hadamard_args *a = &u->hadamard;
+        touch(l, a->x, floats((int64_t)a->n_rows * a->n_heads, a->head_dim), DLAB_READ | DLAB_WRITE);
         break;
     }
     default: {
@@ -189,6 +213,9 @@ int dlab_op_operands(dlab_op op, const void *args, dlab_operand *out)
 {
     operand_list l = {.v = out};
     switch (op) {
+    case DLAB_OP_kv_write:
+        kv_write_operands(args, &l);
+        break;
     case DLAB_OP_attn_fused:
         fused_operands(args, &l);
         break;

@@ -39,19 +39,23 @@ typedef struct {
 } dlab_desc_head;
 
 typedef struct {
-    int64_t k_slot, v_slot;  /* where K and V of KV head 0 go, bytes from the layer's base; −1: write nothing */
+    int64_t k_slot, v_slot;  /* the regions (below) that K and V of KV head 0 go to, bytes from the layer's base;
+                                −1: write nothing (both or none) */
     int32_t token, pos, seq; /* seq: index among the step's sequences */
-    int32_t unused;
+    int32_t index;           /* the token's place in its region, counted in tokens */
 } dlab_desc_row;
 
 typedef struct {
     int32_t row_begin, n_rows, seg_begin, n_segs;
     int32_t len; /* tokens that the store holds once this step's rows are written; a row at pos sees tokens 0 … pos */
-    int32_t unused;
+    int32_t tail_slot; /* which of the tails (below) is this sequence's */
+    /* Tokens below `sealed` are in their regions, the others in the tail; this step moves tokens sealed_from … sealed − 1
+     * there. Where a plane has no tail both are len. All rows of a step see the cache as it is after this step's writes. */
+    int32_t k_sealed_from, k_sealed, v_sealed_from, v_sealed;
 } dlab_desc_seq;
 
 typedef struct {
-    int64_t k_off, v_off; /* bytes from the layer's base to the first token, KV head 0 */
+    int64_t k_off, v_off; /* bytes from the layer's base to the region of KV head 0; its first token is tok_begin */
     int32_t tok_begin, n_tok;
 } dlab_desc_seg;
 
@@ -88,14 +92,66 @@ typedef struct {
     int32_t n, k;
 } dlab_matrix;
 
-/* One layer's K and V in a store. Within a segment, token t of KV head g starts at
- *   base + seg.k_off + g·k_head_stride + t·k_token_stride   (bytes; V likewise).  Elements of dtype k and v, d of them. */
+/* Which values share a scale and a zero point. */
+typedef enum {
+    DLAB_SCALES_NONE,   /* F32, F16, BF16: the elements are the values */
+    DLAB_SCALES_TOKEN,  /* a token's vector of one head; of U4 every 32 elements of it */
+    DLAB_SCALES_STEP,   /* all that one sequence brings in one step, all its heads: "the tensor" of an article's code */
+    DLAB_SCALES_BLOCK,  /* `group` tokens of one head, which are sealed together */
+    DLAB_SCALES_CHANNEL /* `group` tokens of one element of one head, which are sealed together */
+} dlab_kv_scales;
+
+/* One layer's keys, or its values, in a store. A region holds some tokens of one head: their elements, then their scales.
+ * Token i of a region of KV head g, whose region for head 0 lies at `off` (a slot, or a segment's offset):
+ *   elements: base + off + g·head_stride + i·token_stride: head_dim of dtype (a U4 vector is padded to whole blocks, with 0)
+ *   scales:   base + off + g·head_stride + meta_off + 4·(first + n): u32, whose upper 24 bits, with the lower 8 put to 0,
+ *             are those of an f32 scale ≥ 0, and whose lower 8 are the zero point;
+ *             TOKEN, STEP: first = i·b, n = 0 … b − 1 for the vector's blocks of 32 (b = 1 but for U4)
+ *             BLOCK:       first = i / group, n = 0
+ *             CHANNEL:     first = (i / group)·head_dim, n = the element
+ *   value:    (q − zero)·scale for U8 and U4, element·scale for E4M3 and E5M2 (zero 0), else the element.
+ * The most recent tokens may be in a tail instead, a ring in f16: the token at position p of the sequence with tail_slot s
+ *   tail + s·tail_seq_stride + g·tail_head_stride + (p mod tail_cap)·head_dim·2.
+ *
+ * Quantizing, in f32, rounding half to even, so that every device writes the same bytes. Over the finite values that share
+ * a scale: lo = min(0, least), hi = max(0, largest); n = 255 (U8) or 15 (U4); step = hi/n − lo/n. scale = step with its
+ * lower 8 bits rounded up to the next multiple of 256 units; a step under 2⁻¹²⁶ gives scale 0, zero 0, q 0 (all values
+ * read as 0). zero = clamp(round(−lo·(1/scale)), 0, n), q = clamp(round(x·(1/scale)) + zero, 0, n); an infinity goes to
+ * the end of its sign, NaN to zero. So |value − x| ≤ scale/2 · (1 + 2⁻¹⁴) for finite x, and 0 stays 0.
+ * E4M3, E5M2: a = largest |finite value|, step = a / largest of the type, scale as above, element = to_fp8(x·(1/scale)):
+ * |value − x| ≤ max(|x|·2⁻⁴, scale·2⁻¹⁰) or max(|x|·2⁻³, scale·2⁻¹⁷), each · (1 + 2⁻¹⁴). */
 typedef struct {
-    dlab_at k, v; /* off: the layer's base */
-    dlab_dtype k_dtype, v_dtype;
-    int64_t k_head_stride, v_head_stride, k_token_stride, v_token_stride;
+    dlab_at base; /* off: the layer's base */
+    size_t bytes; /* of the layer from base on: nothing outside is touched */
+    dlab_dtype dtype;
+    dlab_kv_scales scales;
+    int32_t group; /* tokens: BLOCK, CHANNEL; else 1. Regions hold whole groups */
+    int64_t head_stride, token_stride, meta_off;
+    dlab_at tail; /* off: the layer's tails; tail_cap 0: there is none */
+    size_t tail_bytes;
+    int64_t tail_seq_stride, tail_head_stride;
+    int32_t tail_cap; /* tokens */
+} dlab_kv_plane;
+
+typedef struct {
+    dlab_kv_plane k, v;
     int32_t n_kv_heads, head_dim;
 } dlab_kv_view;
+
+/* ---- which tokens attention visits ---- */
+
+/* Tokens begin, begin + step, …: count of them. */
+typedef struct {
+    int32_t begin, count, step; /* step ≥ 1 */
+} dlab_span;
+
+/* For each row, and for each KV head if heads > 1, a list of spans: ascending, without overlap, none beyond the row's pos.
+ * At `at`: int32 first[R · heads + 1], then the spans; list l = row · heads + head is spans first[l] … first[l + 1] − 1.
+ * at.buf.ptr NULL: dense, every row visits tokens 0 … pos. */
+typedef struct {
+    dlab_at at;
+    int32_t heads; /* 1, or G */
+} dlab_span_table;
 
 /* Activations quantized for integer products: [R] rows of, for each block of 32 inputs, f32 scale, f32 scale·Σq, then
  * int8 q[32] (40 bytes a block). q = round(x/scale), scale = amax/127; q is never −128. K % 32 == 0. */
@@ -127,11 +183,14 @@ typedef struct {
 } dlab_embed_args;
 
 /* y [R, dim] = x / sqrt(mean(x²) + eps) · w (w f32 [dim]). x and y may be the same. tol 2e-6.
+ * watch i32 [R], unless its buf.ptr is NULL: 1 where the mean square of the row is not a finite number (NaN or infinity
+ * came up in it; K9), else 0 with watch_first, else left as it is.
  * Source: Zhang and Sennrich 2019, eq. 4. */
 typedef struct {
-    dlab_at x, w, y;
+    dlab_at x, w, y, watch;
     int32_t n_rows, dim;
     float eps;
+    bool watch_first;
 } dlab_rmsnorm_args;
 
 /* y = quantized x [R, K] (layout: dlab_qact_block). Exactly as the oracle's rounding (half away from zero). */
@@ -159,31 +218,45 @@ typedef struct {
     bool norm;
 } dlab_rope_args;
 
-/* Writes k and v [R, G, d] f32 into the store at each row's slots, in the store's formats. Rows with slot −1: nothing. */
+/* Multiplies each head's vector of x [R, heads, d] in place by the orthonormal Walsh–Hadamard matrix of the largest power of
+ * two that divides d, block by block. Done to queries and keys alike it leaves their products as they are and spreads
+ * outliers over the vector before it is quantized. tol 2e-6 · ‖vector‖. Source: Ashkboos et al. 2024 (QuaRot) §4. */
 typedef struct {
-    dlab_at k, v, desc;
+    dlab_at x;
+    int32_t n_rows, n_heads, head_dim;
+} dlab_hadamard_args;
+
+/* Writes k and v [R, G, d] f32 into the store, in the store's formats: byte for byte as described at dlab_kv_plane. Rows with
+ * slot −1: nothing. A plane without a tail: to each row's slot. A plane with one: tokens sealed_from … sealed − 1 of each
+ * sequence into their regions, from this step's rows or from the tail; then the rows at sealed … into the tail.
+ * work: f32 [n_seqs, 2, 2] of scratch (STEP only; its buf.ptr may be NULL otherwise). */
+typedef struct {
+    dlab_at k, v, desc, work;
     dlab_kv_view kv;
     int32_t n_rows;
 } dlab_kv_write_args;
 
-/* out [R, H, d] = softmax(q·Kᵀ·scale) · V over tokens 0 … pos of each row's sequence. One pass, online softmax, by pieces
- * of DLAB_ATTN_PIECE tokens merged in order. With few rows (R ≤ DLAB_ATTN_SPLIT_ROWS) the pieces are work of their own and
+/* out [R, H, d] = softmax(q·Kᵀ·scale) · V over the tokens of 0 … pos of each row's sequence that `spans` has. One pass,
+ * online softmax, by pieces of DLAB_ATTN_PIECE positions merged in order (a piece in which a row visits nothing is left
+ * out of its merge). With few rows (R ≤ DLAB_ATTN_SPLIT_ROWS) the pieces are work of their own and
  * meet in partials, f32 scratch [R, H, n_pieces, d + 2] with n_pieces = ceil(max_len / PIECE); with more rows one task
  * walks a row's pieces in order, with the same arithmetic, and partials is not touched. H % G == 0; query head h reads KV head h / (H/G). tol 2e-5.
  * Source: Milakov and Gimelshein 2018 (online softmax); Dao et al. 2022, alg. 1. */
 typedef struct {
     dlab_at q, out, desc, partials;
     dlab_kv_view kv;
+    dlab_span_table spans;
     int32_t n_rows, n_heads, max_len;
     float scale;
 } dlab_attn_fused_args;
 
-/* The same in three ops with the scores in memory: scores f32 [H, R, max_len].
- * attn_scores: scores = q·Kᵀ·scale for tokens 0 … pos.  softmax: in place, over those tokens; the rest is not touched.
+/* The same in three ops with the scores in memory: scores f32 [H, R, max_len], of the visited tokens in order, the i-th at i.
+ * attn_scores: scores = q·Kᵀ·scale for the visited tokens.  softmax: in place, over those; the rest is not touched.
  * attn_values: out = scores · V. q/out are used by the first and the last only. tol 2e-5. */
 typedef struct {
     dlab_at q, out, desc, scores;
     dlab_kv_view kv;
+    dlab_span_table spans;
     int32_t n_rows, n_heads, max_len;
     float scale;
 } dlab_attn_unfused_args;
@@ -225,6 +298,7 @@ typedef struct {
     X(quant_act, dlab_quant_act_args)                                                                                  \
     X(matmul, dlab_matmul_args)                                                                                        \
     X(rope, dlab_rope_args)                                                                                            \
+    X(hadamard, dlab_hadamard_args)                                                                                    \
     X(kv_write, dlab_kv_write_args)                                                                                    \
     X(attn_fused, dlab_attn_fused_args)                                                                                \
     X(attn_scores, dlab_attn_unfused_args)                                                                             \
@@ -256,12 +330,15 @@ typedef struct {
     size_t bytes;
     int access; /* dlab_access bits */
 } dlab_operand;
-#define DLAB_MAX_OPERANDS 6
+#define DLAB_MAX_OPERANDS 9
 
 /* bytes_read and bytes_written: what must cross the memory bus once (weights once an op, activations, the visited part of
- * the cache); flops: two a multiply-add. kv_bytes: the part of bytes_read that comes from the cache. */
+ * the cache with its scales); flops: two a multiply-add. kv_bytes: the part of bytes_read that comes from the cache;
+ * kv_dense_bytes: what that would be if every row visited all tokens 0 … pos. inter_bytes: what attention writes and reads
+ * back of its own intermediate results: scores and probabilities (part of bytes_*), or the pieces' partial results (not
+ * part of them: they stay in a cache). */
 typedef struct {
-    double bytes_read, bytes_written, kv_bytes, flops;
+    double bytes_read, bytes_written, kv_bytes, kv_dense_bytes, inter_bytes, flops;
 } dlab_op_cost;
 
 const char *dlab_op_name(dlab_op op);

@@ -99,7 +99,7 @@ static int compare_x(const void *a, const void *b)
 static bool place(dlab_plot_data *d, sorter *s, const dlab_point_result *p, double factor)
 {
     const dlab_metric_window all = DLAB_WINDOW_ALL;
-    dlab_plot_point q = {.point = p};
+    dlab_plot_point q = {.point = p, .ref = NAN};
     if (!d->bars && !dlab_value_number(dlab_point_get(p, d->spec->x), &q.x)) return true; /* no place on the axis */
     if (d->bars) {
         char category[160];
@@ -111,6 +111,7 @@ static bool place(dlab_plot_data *d, sorter *s, const dlab_point_result *p, doub
     q.lo = sum.min * factor;
     q.hi = sum.max * factor;
     q.n = sum.n;
+    if (d->spec->reference) q.ref = dlab_point_summary(p, d->spec->reference, &all).median * factor;
     if ((size_t)sum.n > d->most_runs) d->most_runs = (size_t)sum.n;
     dlab_plot_series *series = series_of(d, s, p);
     dlab_plot_point *points = realloc(series->points, (series->n_points + 1) * sizeof *points);

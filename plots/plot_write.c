@@ -15,8 +15,7 @@ void dlab_plot_quote(const char *text, FILE *out)
     fputc('\'', out);
 }
 
-/* A comment of the data file: one line whatever the text. */
-static void comment(const char *text, FILE *out)
+void dlab_plot_comment(const char *text, FILE *out)
 {
     for (; *text; text++) fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
 }
@@ -26,31 +25,74 @@ static void comment(const char *text, FILE *out)
 static void gap(const dlab_plot_point *p, FILE *out)
 {
     fprintf(out, "# %g is missing: ", p->x);
-    comment(dlab_run_status_text(p->point->status), out);
+    dlab_plot_comment(dlab_run_status_text(p->point->status), out);
     fputs(p->point->reason[0] ? ": " : "", out);
-    comment(p->point->reason, out);
-    fputs("\n\n", out); /* the empty line breaks the curve */
+    dlab_plot_comment(p->point->reason, out);
+    fputc('\n', out);
+}
+
+/* Values that a logarithmic axis cannot show. */
+static bool hides(const dlab_plot_data *d, double x, double y)
+{
+    return isfinite(y) && ((d->spec->logy && !(y > 0)) || (d->spec->logx && !(x > 0)));
+}
+
+static size_t count_hidden(const dlab_plot_data *d)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->n_series; i++) {
+        for (size_t k = 0; k < d->series[i].n_points; k++) {
+            const dlab_plot_point *p = &d->series[i].points[k];
+            n += (size_t)hides(d, p->x, p->y) + (size_t)hides(d, p->x, p->ref);
+        }
+    }
+    return n;
+}
+
+static void write_hidden(const dlab_plot_data *d, FILE *out)
+{
+    const size_t n = count_hidden(d);
+    if (n == 1)
+        fputs("# 1 value of 0 is left out of the picture: logarithmic axis\n", out);
+    else if (n > 1)
+        fprintf(out, "# %zu values of 0 are left out of the picture: logarithmic axis\n", n);
+}
+
+/* Where the value is missing only an empty line breaks the curve; a reference goes on across it. */
+static void write_line_point(const dlab_plot_data *d, const dlab_plot_point *p, FILE *out)
+{
+    if (isfinite(p->y)) {
+        fprintf(out, "%.10g %.10g %.10g %.10g %lld", p->x, p->y, p->lo, p->hi, (long long)p->n);
+    } else {
+        gap(p, out);
+        if (isfinite(p->ref)) fprintf(out, "%.10g NaN NaN NaN 0", p->x);
+    }
+    if (isfinite(p->ref))
+        fprintf(out, " %.10g", p->ref);
+    else if (isfinite(p->y) && d->spec->reference)
+        fputs(" NaN", out);
+    fputc('\n', out);
 }
 
 static void write_lines(const dlab_plot_data *d, FILE *out)
 {
-    fprintf(out, "# x = %s; median, least, largest in %s; runs\n", d->spec->x, d->unit);
+    fprintf(out, "# x = %s; median, least, largest in %s; runs", d->spec->x, d->unit);
+    if (d->spec->reference) fprintf(out, "; %s in %s", d->spec->reference->name, d->unit);
+    fputc('\n', out);
+    write_hidden(d, out);
     for (size_t i = 0; i < d->n_series; i++) {
         const dlab_plot_series *s = &d->series[i];
         fprintf(out, "%s# ", i ? "\n\n" : "");
-        comment(s->label, out);
+        dlab_plot_comment(s->label, out);
         fputc('\n', out);
         bool any = false;
         for (size_t k = 0; k < s->n_points; k++) {
-            const dlab_plot_point *p = &s->points[k];
-            if (isfinite(p->y)) {
-                fprintf(out, "%.10g %.10g %.10g %.10g %lld\n", p->x, p->y, p->lo, p->hi, (long long)p->n);
-                any = true;
-            } else {
-                gap(p, out);
-            }
+            write_line_point(d, &s->points[k], out);
+            any = any || isfinite(s->points[k].y) || isfinite(s->points[k].ref);
         }
-        if (!any) fputs("NaN NaN NaN NaN 0\n", out); /* keeps the numbers of the blocks */
+        if (!any)
+            fputs(d->spec->reference ? "NaN NaN NaN NaN 0 NaN\n" : "NaN NaN NaN NaN 0\n",
+                  out); /* keeps the numbers of the blocks */
     }
 }
 
@@ -64,14 +106,15 @@ static const dlab_plot_point *bar_at(const dlab_plot_series *s, size_t category)
 static void write_bars(const dlab_plot_data *d, FILE *out)
 {
     fprintf(out, "# category; then for each series median, least, largest in %s:\n", d->unit);
+    write_hidden(d, out);
     for (size_t i = 0; i < d->n_series; i++) {
         fprintf(out, "#   columns %zu to %zu: ", 2 + 3 * i, 4 + 3 * i);
-        comment(d->series[i].label, out);
+        dlab_plot_comment(d->series[i].label, out);
         fputc('\n', out);
     }
     for (size_t c = 0; c < d->n_categories; c++) {
         fputs("# ", out);
-        comment(d->categories[c], out);
+        dlab_plot_comment(d->categories[c], out);
         fprintf(out, "\n%zu", c);
         for (size_t i = 0; i < d->n_series; i++) {
             const dlab_plot_point *p = bar_at(&d->series[i], c);
@@ -94,11 +137,41 @@ void dlab_plot_write_data(const dlab_plot_data *d, FILE *out)
 
 /* ---- the head of the script ---------------------------------------------------------------------------------------- */
 
-static void set_text(const char *name, const char *text, FILE *out)
+void dlab_plot_set(const char *name, const char *text, FILE *out)
 {
     fprintf(out, "%s = ", name);
     dlab_plot_quote(text, out);
     fputc('\n', out);
+}
+
+static const char *meta(const dlab_record *r, const char *key) { return dlab_settings_get(&r->meta, key); }
+
+static void write_caption(const dlab_record *r, FILE *out)
+{
+    char line[512] = "decodelab";
+    const char *version = meta(r, "dlab_version"), *git = meta(r, "git_revision"), *dirty = meta(r, "git_dirty");
+    const char *cpu = meta(r, "cpu_model"), *model = meta(r, "model"), *slash = model ? strrchr(model, '/') : NULL;
+    size_t n = strlen(line);
+    if (version) n += (size_t)snprintf(line + n, sizeof line - n, " %.20s", version);
+    if (git) n += (size_t)snprintf(line + n, sizeof line - n, ", git %.10s", git);
+    if (git && dirty && (strcmp(dirty, "true") == 0 || strcmp(dirty, "1") == 0))
+        n += (size_t)snprintf(line + n, sizeof line - n, " with changes");
+    if (model) n += (size_t)snprintf(line + n, sizeof line - n, ", %.80s", slash && slash[1] ? slash + 1 : model);
+    if (cpu) snprintf(line + n, sizeof line - n, ", %.80s", cpu);
+    dlab_plot_set("CAPTION", line, out);
+}
+
+void dlab_plot_write_head(const dlab_record *r, const dlab_plot_spec *spec, FILE *out)
+{
+    char data[80];
+    fputs(
+        "# Made by decodelab from a record. Draw it again: gnuplot on this file, in this folder.\nset encoding utf8\n",
+        out);
+    snprintf(data, sizeof data, "%s.dat", spec->name);
+    dlab_plot_set("NAME", spec->name, out);
+    dlab_plot_set("DATA", data, out);
+    dlab_plot_set("TITLE", spec->title, out);
+    write_caption(r, out);
 }
 
 typedef struct {
@@ -107,18 +180,26 @@ typedef struct {
     size_t n;
 } extent;
 
+static void take(extent *e, const dlab_plot_data *d, double x, double y)
+{
+    if (!isfinite(y) || hides(d, x, y)) return;
+    e->lo = fmin(e->lo, y);
+    e->hi = fmax(e->hi, y);
+    e->x_lo = fmin(e->x_lo, x);
+    e->x_hi = fmax(e->x_hi, x);
+    e->n++;
+}
+
 static extent measure(const dlab_plot_data *d)
 {
     extent e = {INFINITY, -INFINITY, INFINITY, -INFINITY, 0};
     for (size_t i = 0; i < d->n_series; i++) {
         for (size_t k = 0; k < d->series[i].n_points; k++) {
             const dlab_plot_point *p = &d->series[i].points[k];
-            if (!isfinite(p->y) || (d->spec->logy && !(p->lo > 0)) || (d->spec->logx && !(p->x > 0))) continue;
-            e.lo = fmin(e.lo, p->lo);
-            e.hi = fmax(e.hi, p->hi);
-            e.x_lo = fmin(e.x_lo, p->x);
-            e.x_hi = fmax(e.x_hi, p->x);
-            e.n++;
+            take(&e, d, p->x, p->y);
+            take(&e, d, p->x, p->lo);
+            take(&e, d, p->x, p->hi);
+            take(&e, d, p->x, p->ref);
         }
     }
     if (e.n == 0) e = (extent){1, 10, 1, 10, 0};
@@ -222,8 +303,10 @@ static void write_categories(const dlab_plot_data *d, FILE *out)
     for (size_t i = 0; i < d->n_series; i++) {
         for (size_t k = 0; k < d->series[i].n_points; k++) {
             const dlab_plot_point *p = &d->series[i].points[k];
-            if (isfinite(p->y)) continue;
-            const char *why = p->point->status == DLAB_RUN_OK ? "missing" : dlab_run_status_text(p->point->status);
+            if (isfinite(p->y) && !hides(d, p->x, p->y)) continue;
+            const char *why = isfinite(p->y)                    ? "0"
+                              : p->point->status == DLAB_RUN_OK ? "missing"
+                                                                : dlab_run_status_text(p->point->status);
             double at = p->x + 0.8 / (double)d->n_series * ((double)i - ((double)d->n_series - 1) / 2);
             fputs("set label ", out);
             dlab_plot_quote(why, out);
@@ -233,23 +316,11 @@ static void write_categories(const dlab_plot_data *d, FILE *out)
     }
 }
 
-static const char *meta(const dlab_plot_data *d, const char *key) { return dlab_settings_get(&d->record->meta, key); }
-
-static void write_captions(const dlab_plot_data *d, FILE *out)
+static void write_caption2(const dlab_plot_data *d, FILE *out)
 {
-    char line[512] = "decodelab";
-    const char *version = meta(d, "dlab_version"), *git = meta(d, "git_revision"), *dirty = meta(d, "git_dirty");
-    const char *cpu = meta(d, "cpu_model"), *model = meta(d, "model"), *slash = model ? strrchr(model, '/') : NULL;
-    size_t n = strlen(line);
-    if (version) n += (size_t)snprintf(line + n, sizeof line - n, " %.20s", version);
-    if (git) n += (size_t)snprintf(line + n, sizeof line - n, ", git %.10s", git);
-    if (git && dirty && (strcmp(dirty, "true") == 0 || strcmp(dirty, "1") == 0))
-        n += (size_t)snprintf(line + n, sizeof line - n, " with changes");
-    if (model) n += (size_t)snprintf(line + n, sizeof line - n, ", %.80s", slash && slash[1] ? slash + 1 : model);
-    if (cpu) snprintf(line + n, sizeof line - n, ", %.80s", cpu);
-    set_text("CAPTION", line, out);
-
-    size_t missing = 0, truncated = 0;
+    char line[512];
+    size_t n, missing = 0, truncated = 0;
+    const size_t hidden = count_hidden(d);
     for (size_t i = 0; i < d->n_series; i++) {
         for (size_t k = 0; k < d->series[i].n_points; k++) {
             missing += !isfinite(d->series[i].points[k].y);
@@ -262,27 +333,25 @@ static void write_captions(const dlab_plot_data *d, FILE *out)
     else
         n = (size_t)snprintf(line, sizeof line, "%s", d->most_runs ? "one run a point" : "nothing measured");
     if (truncated) n += (size_t)snprintf(line + n, sizeof line - n, "; %zu cut at the time limit", truncated);
-    if (missing) snprintf(line + n, sizeof line - n, "; %zu missing, named in the .dat", missing);
-    set_text("CAPTION2", line, out);
+    if (missing) n += (size_t)snprintf(line + n, sizeof line - n, "; %zu missing, named in the .dat", missing);
+    if (hidden)
+        snprintf(line + n, sizeof line - n, "; %zu value%s of 0 left out: logarithmic axis", hidden,
+                 hidden == 1 ? "" : "s");
+    dlab_plot_set("CAPTION2", line, out);
 }
 
 void dlab_plot_write_script(const dlab_plot_data *d, const char *template_text, FILE *out)
 {
     const dlab_plot_spec *s = d->spec;
     char label[128];
-    fputs(
-        "# Made by decodelab from a record. Draw it again: gnuplot on this file, in this folder.\nset encoding utf8\n",
-        out);
-    snprintf(label, sizeof label, "%s.dat", s->name);
-    set_text("NAME", s->name, out);
-    set_text("DATA", label, out);
-    set_text("TITLE", s->title, out);
+    dlab_plot_write_head(d->record, s, out);
     snprintf(label, sizeof label, strcmp(d->unit, "1") == 0 ? "%s" : "%s (%s)", s->y->name, d->unit);
-    set_text("YLABEL", label, out);
-    set_text("XLABEL", d->bars ? d->category_title : s->x, out);
-    set_text("KEYTITLE", d->series_title, out);
+    dlab_plot_set("YLABEL", label, out);
+    dlab_plot_set("XLABEL", d->bars ? d->category_title : s->x, out);
+    dlab_plot_set("KEYTITLE", d->series_title, out);
+    dlab_plot_set("REFERENCE", s->reference ? s->reference->name : "", out);
     fprintf(out, "LOGX = %d\nLOGY = %d\nSPREAD = %d\n", s->logx, s->logy, d->most_runs > 1);
-    write_captions(d, out);
+    write_caption2(d, out);
     write_series(d, out);
     write_ranges(d, out);
     if (d->bars) write_categories(d, out);

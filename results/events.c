@@ -129,6 +129,8 @@ dlab_step_sum dlab_events_sum(const dlab_run *r, const dlab_step_facts *facts, i
         sum.seconds += dlab_event_step_seconds(s);
         sum.bytes += s->bytes;
         sum.kv_bytes += s->kv_bytes;
+        sum.kv_dense_bytes += s->kv_dense_bytes;
+        sum.inter_bytes += s->inter_bytes;
         sum.flops += s->flops;
     }
     return sum;

@@ -34,7 +34,7 @@ dlab_step_facts *dlab_events_steps(const dlab_run *r, const dlab_metric_window *
 #define DLAB_STEPS_ALL (-1)
 typedef struct {
     int64_t steps, rows, prefill_rows, pad_rows, budget, budget_rows, budget_steps, seqs, slots, launches, later_tokens;
-    double seconds, bytes, kv_bytes, flops;
+    double seconds, bytes, kv_bytes, kv_dense_bytes, inter_bytes, flops;
 } dlab_step_sum;
 dlab_step_sum dlab_events_sum(const dlab_run *r, const dlab_step_facts *facts, int kind);
 

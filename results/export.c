@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "results/grid.h"
 #include "results/metric.h"
+#include "results/record_parts.h"
 #include "results/units.h"
 
 typedef enum { TEXT, SETTING, AXIS, FIGURE } column_kind;
@@ -224,27 +225,29 @@ static const char *sheet_text(const void *ctx, size_t r, size_t c)
     return word(&s->rows[r], &s->columns[c]);
 }
 
-static dlab_status write_json(const dlab_record *r, const dlab_grid *g, bool per_run, FILE *out, dlab_error *err)
+/* ---- rendering ------------------------------------------------------------------------------------------------------ */
+
+static dlab_status write_json(const dlab_record *r, const dlab_grid *g, const char *rows_name, FILE *out,
+                              dlab_error *err)
 {
     json_t *meta = json_object(), *rows = dlab_grid_json(g);
     for (size_t i = 0; i < r->meta.n; i++)
         json_object_set_new(meta, r->meta.items[i].key, json_string(r->meta.items[i].value));
-    json_t *all = json_pack("{s:i, s:b, s:o, s:o}", "schema", 1, "complete", r->complete, "meta", meta,
-                            per_run ? "runs" : "points", rows);
+    json_t *all =
+        json_pack("{s:i, s:b, s:o, s:o}", "schema", 1, "complete", r->complete, "meta", meta, rows_name, rows);
     bool good = all && json_dumpf(all, out, JSON_INDENT(1)) == 0 && fputc('\n', out) != EOF;
     json_decref(all);
     return good ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "export: no memory for its JSON");
 }
 
-static dlab_status write_sheet(const dlab_record *r, const sheet *s, const char *format, bool per_run, FILE *out,
-                               dlab_error *err)
+static dlab_status write_grid(const dlab_record *r, const dlab_grid *g, const char *format, const char *rows_name,
+                              FILE *out, dlab_error *err)
 {
-    const dlab_grid g = {s, s->n_rows, s->n_columns, sheet_name, sheet_numeric, sheet_value, sheet_text};
-    if (strcmp(format, "json") == 0) return write_json(r, &g, per_run, out, err);
-    if (strcmp(format, "md") == 0) return dlab_grid_markdown(&g, out, err);
+    if (strcmp(format, "json") == 0) return write_json(r, g, rows_name, out, err);
+    if (strcmp(format, "md") == 0) return dlab_grid_markdown(g, out, err);
     if (strcmp(format, "csv") != 0)
         return DLAB_FAIL(err, DLAB_EUSAGE, "format \"%s\" is not known; expected csv, json or md", format);
-    dlab_grid_csv(&g, out);
+    dlab_grid_csv(g, out);
     return DLAB_OK;
 }
 
@@ -258,9 +261,135 @@ dlab_status dlab_export(const dlab_record *r, const char *format, bool per_run, 
     FILE *f = open_memstream(&text, &n);
     if (!f || !build_columns(&s, r, per_run) || !build_rows(&s, r, per_run) || !fill(&s))
         st = DLAB_FAIL(err, DLAB_EOOM, "export: no memory for the record's %zu points", r->n_points);
-    if (st == DLAB_OK) st = write_sheet(r, &s, format, per_run, f, err);
+    const dlab_grid g = {&s, s.n_rows, s.n_columns, sheet_name, sheet_numeric, sheet_value, sheet_text};
+    if (st == DLAB_OK) st = write_grid(r, &g, format, per_run ? "runs" : "points", f, err);
     if (f && fclose(f) != 0 && st == DLAB_OK) st = DLAB_FAIL(err, DLAB_EOOM, "export: no memory to render it");
     sheet_free(&s);
+    if (st == DLAB_OK)
+        *out = text;
+    else
+        free(text);
+    return st;
+}
+
+/* ---- tables of events ----------------------------------------------------------------------------------------------- */
+
+const char *const dlab_export_tables[] = {"requests", "tokens", "steps", "memory", "quality", NULL};
+
+#define N_PLACE 3 /* label, point, repeat */
+
+typedef struct {
+    const dlab_run *run;
+    const char *label, *row;
+} event;
+
+typedef struct {
+    const dlab_run_table *table;
+    event *events;
+    size_t n;
+    char (*names)[96]; /* with the units, [N_PLACE + n_columns] */
+    char *shown;       /* a figure as it is read, until the next is asked for */
+} event_list;
+
+#define SHOWN 48
+
+static bool list_events(const dlab_record *r, event_list *l)
+{
+    const dlab_run_table *t = l->table;
+    size_t n = 0;
+    for (int fill = 0; fill < 2; fill++) {
+        if (fill) l->events = calloc(n + 1, sizeof *l->events);
+        if (fill && !l->events) return false;
+        for (size_t p = 0; p < r->n_points; p++) {
+            for (size_t k = 0; k < r->points[p].n_runs; k++) {
+                const dlab_run *run = r->points[p].runs[k];
+                size_t n_rows;
+                const char *rows = dlab_run_rows(run, t, &n_rows);
+                for (size_t i = 0; fill && i < n_rows; i++)
+                    l->events[l->n++] = (event){run, r->points[p].label, rows + i * t->row_bytes};
+                n += fill ? 0 : n_rows;
+            }
+        }
+    }
+    return true;
+}
+
+static bool name_columns(event_list *l)
+{
+    static const char *const places[N_PLACE] = {"label", "point", "repeat"};
+    l->names = calloc(N_PLACE + l->table->n_columns, sizeof *l->names);
+    l->shown = calloc(1, SHOWN);
+    if (!l->names || !l->shown) return false;
+    for (size_t c = 0; c < N_PLACE; c++) snprintf(l->names[c], sizeof l->names[c], "%s", places[c]);
+    for (size_t c = 0; c < l->table->n_columns; c++) {
+        const dlab_h5_column *of = &l->table->columns[c];
+        dlab_unit_column(of->name, of->unit, l->names[N_PLACE + c], sizeof l->names[0]);
+    }
+    return true;
+}
+
+static const char *event_name(const void *ctx, size_t c) { return ((const event_list *)ctx)->names[c]; }
+
+static bool event_numeric(const void *ctx, size_t c)
+{
+    (void)ctx;
+    return c > 0;
+}
+
+static double event_value(const void *ctx, size_t r, size_t c)
+{
+    const event_list *l = ctx;
+    const event *e = &l->events[r];
+    if (c < N_PLACE) return c == 1 ? e->run->point : e->run->repeat;
+    const dlab_h5_column *of = &l->table->columns[c - N_PLACE];
+    int32_t i32;
+    int64_t i64;
+    double v = NAN;
+    if (of->type == DLAB_H5_F64) {
+        memcpy(&v, e->row + of->offset, sizeof v);
+        return v;
+    }
+    if (of->type == DLAB_H5_I32) {
+        memcpy(&i32, e->row + of->offset, sizeof i32);
+        v = i32;
+    } else {
+        memcpy(&i64, e->row + of->offset, sizeof i64);
+        v = (double)i64;
+    }
+    return v == -1 && of->absent == DLAB_H5_UNKNOWN ? NAN : v;
+}
+
+static const char *event_text(const void *ctx, size_t r, size_t c)
+{
+    const event_list *l = ctx;
+    if (c == 0) return l->events[r].label;
+    double v = event_value(ctx, r, c);
+    if (!isfinite(v)) return "–";
+    dlab_number_text(v, l->shown, SHOWN);
+    return l->shown;
+}
+
+dlab_status dlab_export_table(const dlab_record *r, const char *table, const char *format, char **out, dlab_error *err)
+{
+    event_list l = {.table = NULL};
+    char *text = NULL;
+    size_t n;
+    dlab_status st = DLAB_OK;
+    *out = NULL;
+    for (size_t i = 0; i < DLAB_RUN_N_TABLES; i++)
+        if (strcmp(dlab_run_tables[i].name, table) == 0) l.table = &dlab_run_tables[i];
+    if (!l.table)
+        return DLAB_FAIL(err, DLAB_EUSAGE,
+                         "table \"%s\" is not known; expected requests, tokens, steps, memory or quality", table);
+    FILE *f = open_memstream(&text, &n);
+    if (!f || !list_events(r, &l) || !name_columns(&l))
+        st = DLAB_FAIL(err, DLAB_EOOM, "export: no memory for the table %s of the record's runs", table);
+    const dlab_grid g = {&l, l.n, N_PLACE + l.table->n_columns, event_name, event_numeric, event_value, event_text};
+    if (st == DLAB_OK) st = write_grid(r, &g, format, table, f, err);
+    if (f && fclose(f) != 0 && st == DLAB_OK) st = DLAB_FAIL(err, DLAB_EOOM, "export: no memory to render it");
+    free(l.events);
+    free(l.names);
+    free(l.shown);
     if (st == DLAB_OK)
         *out = text;
     else

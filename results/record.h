@@ -10,7 +10,8 @@
 
 #include "results/run.h"
 
-#define DLAB_SCHEMA_VERSION 1
+#define DLAB_SCHEMA_VERSION     2
+#define DLAB_SCHEMA_VERSION_MIN 1 /* the oldest that is read */
 
 typedef struct {
     char label[160];    /* the swept axes, "kv.store=none batch.size=4"; "the only point" if nothing is swept */

@@ -246,9 +246,9 @@ static dlab_status get_meta(const dlab_h5_in *in, dlab_settings *meta, bool *com
     int64_t schema = 0, whole = 0;
     DLAB_TRY(dlab_h5_get_group(in, in->file, "meta", &group, err));
     dlab_status st = dlab_h5_get_i64(in, group, "schema_version", &schema, err);
-    if (st == DLAB_OK && schema != DLAB_SCHEMA_VERSION)
-        st = DLAB_FAIL(err, DLAB_EFORMAT, "%s: has schema version %lld, this program reads %d", in->path,
-                       (long long)schema, DLAB_SCHEMA_VERSION);
+    if (st == DLAB_OK && (schema < DLAB_SCHEMA_VERSION_MIN || schema > DLAB_SCHEMA_VERSION))
+        st = DLAB_FAIL(err, DLAB_EFORMAT, "%s: has schema version %lld, this program reads %d to %d", in->path,
+                       (long long)schema, DLAB_SCHEMA_VERSION_MIN, DLAB_SCHEMA_VERSION);
     if (st == DLAB_OK) st = dlab_h5_get_i64(in, group, "complete", &whole, err);
     if (st == DLAB_OK && meta) st = dlab_h5_get_settings(in, group, meta, err);
     if (complete) *complete = whole != 0;

@@ -40,6 +40,8 @@ typedef struct {
 
 /* HDF5 opens an image under a name, which no file may have and by which it tells images apart. */
 void dlab_h5_image_name(const char *path, char *buf, size_t size);
+/* Bytes of the file by its own superblock (of the versions that records have); 0: it does not say. */
+uint64_t dlab_h5_file_bytes(const void *image, size_t n);
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
@@ -89,6 +91,7 @@ dlab_status dlab_h5_get_text(const dlab_h5_in *in, hid_t at, const char *name, c
                              dlab_error *err);
 /* Leaves *value alone when the object has no such attribute. */
 dlab_status dlab_h5_get_i64_if(const dlab_h5_in *in, hid_t object, const char *name, int64_t *value, dlab_error *err);
+dlab_status dlab_h5_get_f64_if(const dlab_h5_in *in, hid_t object, const char *name, double *value, dlab_error *err);
 /* *rows is malloc'd, NULL when n is 0; strings are terminated. Columns that the file has beyond these are ignored; those
  * that it lacks are filled as `absent` says. */
 dlab_status dlab_h5_get_table(const dlab_h5_in *in, hid_t at, const char *name, const dlab_h5_column *columns,

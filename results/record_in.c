@@ -34,6 +34,11 @@ dlab_status dlab_h5_open(const char *path, dlab_h5_in *out, dlab_error *err)
         st = DLAB_FAIL(err, DLAB_EFORMAT, "%s: is not an HDF5 file; expected a record made by `dlab run`", path);
         goto done;
     }
+    if (dlab_h5_file_bytes(image, n) > n) {
+        st = DLAB_FAIL(err, DLAB_EFORMAT, "%s: is cut short: %zu of %llu bytes are there", path, n,
+                       (unsigned long long)dlab_h5_file_bytes(image, n));
+        goto done;
+    }
     access = H5Pcreate(H5P_FILE_ACCESS);
     if (access >= 0 && H5Pset_fapl_core(access, (size_t)1 << 20, 0) >= 0 && H5Pset_file_image(access, image, n) >= 0)
         out->file = H5Fopen(name, H5F_ACC_RDONLY, access);
@@ -114,6 +119,11 @@ dlab_status dlab_h5_get_i64_if(const dlab_h5_in *in, hid_t object, const char *n
 dlab_status dlab_h5_get_f64(const dlab_h5_in *in, hid_t object, const char *name, double *value, dlab_error *err)
 {
     return get_number(in, object, name, H5T_FLOAT, H5T_NATIVE_DOUBLE, value, err);
+}
+
+dlab_status dlab_h5_get_f64_if(const dlab_h5_in *in, hid_t object, const char *name, double *value, dlab_error *err)
+{
+    return H5Aexists(object, name) == 0 ? DLAB_OK : dlab_h5_get_f64(in, object, name, value, err);
 }
 
 static dlab_status read_string(const dlab_h5_in *in, hid_t attribute, hid_t type, const char *name, char **out,

@@ -42,6 +42,15 @@ void dlab_h5_image_name(const char *path, char *buf, size_t size)
     snprintf(buf, size, "/dev/null/%lld/%s", (long long)dlab_clock_now_ns(dlab_clock_real()), path);
 }
 
+uint64_t dlab_h5_file_bytes(const void *image, size_t n)
+{
+    const unsigned char *b = image;
+    uint64_t bytes = 0;
+    if (n < 48 || (b[8] != 2 && b[8] != 3) || b[9] != 8) return 0; /* version, bytes of an offset */
+    for (int i = 7; i >= 0; i--) bytes = bytes << 8 | b[28 + i];
+    return bytes;
+}
+
 /* ---- the image ----------------------------------------------------------------------------------------------------- */
 
 /* HDF5 hands out its buffer when a file in memory is closed; H5Fget_file_image gives one whose superblock has a wrong
@@ -111,6 +120,9 @@ dlab_status dlab_h5_save(dlab_h5_out *out, dlab_error *err)
     ssize_t bytes = H5Fflush(out->file, H5F_SCOPE_GLOBAL) >= 0 ? H5Fget_file_image(out->file, NULL, 0) : -1;
     bool good = H5Fclose(out->file) >= 0 && c->image && bytes > 0;
     out->file = H5I_INVALID_HID;
+    /* closing gives back what was set aside behind the last block */
+    uint64_t used = good ? dlab_h5_file_bytes(c->image, (size_t)bytes) : 0;
+    if (used > 0 && used < (uint64_t)bytes) bytes = (ssize_t)used;
     if (!good) return dlab_h5_fail(out->path, DLAB_EINTERNAL, "cannot finish the record", err);
     return dlab_file_write_atomic(out->path, c->image, (size_t)bytes, err);
 }

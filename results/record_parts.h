@@ -1,9 +1,19 @@
-/* The pieces of a record: one run's group, the tables of points. For record_*.c only. */
+/* The pieces of a record: one run's group, the tables of points. For record_*.c and export.c only. */
 #ifndef DLAB_RESULTS_RECORD_PARTS_H
 #define DLAB_RESULTS_RECORD_PARTS_H
 
 #include "results/record.h"
 #include "results/record_h5.h"
+
+/* A run's table of events: its columns, and where dlab_run has the rows and their number. */
+typedef struct {
+    const char *name;
+    const dlab_h5_column *columns;
+    size_t n_columns, row_bytes, rows_at, n_at;
+} dlab_run_table;
+#define DLAB_RUN_N_TABLES 5
+extern const dlab_run_table dlab_run_tables[DLAB_RUN_N_TABLES];
+const void *dlab_run_rows(const dlab_run *run, const dlab_run_table *t, size_t *n);
 
 /* The group /runs/NAME with its tables and attributes. */
 dlab_status dlab_record_put_run(const dlab_h5_out *o, hid_t runs, const char *name, const dlab_run *run,

@@ -22,6 +22,8 @@ static const dlab_h5_column request_columns[] = {
     I64(dlab_ev_request, prompt_tokens, "tok", "tokens of the prompt"),
     I64_IF(dlab_ev_request, depth_tokens, "tok", "tokens already in the cache at the start", DLAB_H5_UNKNOWN),
     I64(dlab_ev_request, new_tokens, "tok", "tokens produced"),
+    I64_IF(dlab_ev_request, cached_tokens, "tok", "tokens of the prompt found in the prefix cache; -1: unknown",
+           DLAB_H5_UNKNOWN),
     F64(dlab_ev_request, t_sched, "ns", "when it should arrive, since the run's start"),
     F64_IF(dlab_ev_request, t_submit, "ns", "when it was handed over", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_request, t_admit, "ns", "when its first step began to be put together", DLAB_H5_UNKNOWN),
@@ -49,8 +51,19 @@ static const dlab_h5_column step_columns[] = {
     F64_IF(dlab_ev_step, bytes, "B", "bytes that the ops declare to move", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, kv_bytes, "B", "those of them that are read from the KV store", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, flops, "FLOP", "operations that the ops declare", DLAB_H5_UNKNOWN),
-    I64(dlab_ev_step, kv_reserved, "B", "KV bytes assigned to live sequences after the step"),
+    F64_IF(dlab_ev_step, kv_dense_bytes, "B", "what kv_bytes would be if attention visited every token",
+           DLAB_H5_UNKNOWN),
+    F64_IF(dlab_ev_step, inter_bytes, "B", "attention's intermediate results, written and read back", DLAB_H5_UNKNOWN),
+    I64(dlab_ev_step, kv_reserved, "B", "KV bytes assigned to live sequences after the step, shared ones once"),
     I64(dlab_ev_step, kv_used, "B", "KV bytes that hold live tokens after the step"),
+    I64_IF(dlab_ev_step, kv_cached, "B", "KV bytes of no sequence, kept as prefixes for later ones", DLAB_H5_UNKNOWN),
+    I64_IF(dlab_ev_step, kv_free, "B", "KV bytes that are neither assigned nor kept", DLAB_H5_UNKNOWN),
+    I64_IF(dlab_ev_step, kv_unusable, "B", "those of the free bytes that no sequence can ever be given",
+           DLAB_H5_UNKNOWN),
+    I64_IF(dlab_ev_step, kv_shared, "B", "what kv_reserved would be more if sequences shared nothing", DLAB_H5_UNKNOWN),
+    I32_IF(dlab_ev_step, preempted, "1", "sequences that gave their place back, to be computed again", DLAB_H5_UNKNOWN),
+    I32_IF(dlab_ev_step, growths, "1", "reallocations of the KV store", DLAB_H5_UNKNOWN),
+    I32_IF(dlab_ev_step, nonfinite, "1", "rows in which NaN or infinity came up, padding left out", DLAB_H5_UNKNOWN),
 };
 static const dlab_h5_column memory_columns[] = {
     F64(dlab_ev_memory, t, "ns", "since the run's start"),
@@ -70,11 +83,7 @@ static const dlab_h5_column quality_columns[] = {
 
 #define N_OF(a) (sizeof(a) / sizeof *(a))
 
-static const struct {
-    const char *name;
-    const dlab_h5_column *columns;
-    size_t n_columns, row_bytes, rows_at, n_at; /* where dlab_run has the array and its length */
-} tables[] = {
+const dlab_run_table dlab_run_tables[DLAB_RUN_N_TABLES] = {
 #define TABLE(field, columns, row)                                                                                     \
     {                                                                                                                  \
 #field, columns, N_OF(columns), sizeof(row), offsetof(dlab_run, field), offsetof(dlab_run, n_##field)          \
@@ -85,8 +94,15 @@ static const struct {
 #undef TABLE
 };
 
-/* Attributes that are 64-bit integers of dlab_run. Bytes, but for the count of growths. One that a record lacks stays as
- * dlab_run_init has it: unknown. */
+const void *dlab_run_rows(const dlab_run *run, const dlab_run_table *t, size_t *n)
+{
+    const void *rows;
+    memcpy(&rows, (const char *)run + t->rows_at, sizeof rows);
+    memcpy(n, (const char *)run + t->n_at, sizeof *n);
+    return rows;
+}
+
+/* Attributes that are 64-bit integers of dlab_run. One that a record lacks stays as dlab_run_init has it: unknown. */
 static const struct {
     const char *name;
     size_t at;
@@ -99,6 +115,12 @@ static const struct {
     {"rss_peak", offsetof(dlab_run, rss_peak)},
     {"kv_pool", offsetof(dlab_run, kv_pool)},
     {"kv_growths", offsetof(dlab_run, kv_growths)},
+    {"kv_growth_ns", offsetof(dlab_run, kv_growth_ns)},
+    {"kv_evictions", offsetof(dlab_run, kv_evictions)},
+    {"kv_copies", offsetof(dlab_run, kv_copies)},
+    {"kv_hit_tokens", offsetof(dlab_run, kv_hit_tokens)},
+    {"kv_asked_tokens", offsetof(dlab_run, kv_asked_tokens)},
+    {"memory_limit", offsetof(dlab_run, memory_limit)},
     {"weight_bytes", offsetof(dlab_run, weight_bytes)},
     {"quality_bytes", offsetof(dlab_run, quality_bytes)},
 };
@@ -119,6 +141,7 @@ static dlab_status put_attributes(const dlab_h5_out *o, hid_t group, const dlab_
         memcpy(&value, (const char *)run + facts[i].at, sizeof value);
         DLAB_TRY(dlab_h5_put_i64(o, group, facts[i].name, value, err));
     }
+    DLAB_TRY(dlab_h5_put_f64(o, group, "kv_token_bytes", run->kv_token_bytes, err));
     DLAB_TRY(dlab_h5_put_str(o, group, "quality_protocol", run->quality_protocol, err));
     DLAB_TRY(dlab_h5_put_i64(o, group, "quality_first", run->quality_first, err));
     return dlab_h5_put_str(o, group, "corpus_hash", run->corpus_hash, err);
@@ -143,13 +166,11 @@ dlab_status dlab_record_put_run(const dlab_h5_out *o, hid_t runs, const char *na
     DLAB_TRY(dlab_h5_make_group(o, runs, name, &group, err));
     dlab_status st = put_attributes(o, group, run, err);
     if (st == DLAB_OK) st = put_settings(o, group, "effective", &run->effective, err);
-    for (size_t i = 0; st == DLAB_OK && i < N_OF(tables); i++) {
-        const void *rows;
+    for (size_t i = 0; st == DLAB_OK && i < DLAB_RUN_N_TABLES; i++) {
+        const dlab_run_table *t = &dlab_run_tables[i];
         size_t n;
-        memcpy(&rows, (const char *)run + tables[i].rows_at, sizeof rows);
-        memcpy(&n, (const char *)run + tables[i].n_at, sizeof n);
-        st = dlab_h5_put_table(o, group, tables[i].name, tables[i].columns, tables[i].n_columns, rows,
-                               tables[i].row_bytes, n, err);
+        const void *rows = dlab_run_rows(run, t, &n);
+        st = dlab_h5_put_table(o, group, t->name, t->columns, t->n_columns, rows, t->row_bytes, n, err);
     }
     H5Gclose(group);
     return st;
@@ -188,6 +209,7 @@ static dlab_status get_attributes(const dlab_h5_in *in, hid_t group, dlab_run *r
     DLAB_TRY(dlab_h5_get_f64(in, group, "t_end", &run->t_end, err));
     for (size_t i = 0; i < N_OF(facts); i++)
         DLAB_TRY(dlab_h5_get_i64_if(in, group, facts[i].name, fact_of(run, i), err));
+    DLAB_TRY(dlab_h5_get_f64_if(in, group, "kv_token_bytes", &run->kv_token_bytes, err));
     DLAB_TRY(dlab_h5_get_str(in, group, "quality_protocol", run->quality_protocol, sizeof run->quality_protocol, err));
     DLAB_TRY(get_i32(in, group, "quality_first", &run->quality_first, err));
     return dlab_h5_get_str(in, group, "corpus_hash", run->corpus_hash, sizeof run->corpus_hash, err);
@@ -195,13 +217,13 @@ static dlab_status get_attributes(const dlab_h5_in *in, hid_t group, dlab_run *r
 
 static dlab_status get_tables(const dlab_h5_in *in, hid_t group, dlab_run *run, dlab_error *err)
 {
-    for (size_t i = 0; i < N_OF(tables); i++) {
+    for (size_t i = 0; i < DLAB_RUN_N_TABLES; i++) {
+        const dlab_run_table *t = &dlab_run_tables[i];
         void *rows;
         size_t n;
-        DLAB_TRY(dlab_h5_get_table(in, group, tables[i].name, tables[i].columns, tables[i].n_columns,
-                                   tables[i].row_bytes, &rows, &n, err));
-        memcpy((char *)run + tables[i].rows_at, &rows, sizeof rows);
-        memcpy((char *)run + tables[i].n_at, &n, sizeof n);
+        DLAB_TRY(dlab_h5_get_table(in, group, t->name, t->columns, t->n_columns, t->row_bytes, &rows, &n, err));
+        memcpy((char *)run + t->rows_at, &rows, sizeof rows);
+        memcpy((char *)run + t->n_at, &n, sizeof n);
         run->capacity[i] = n;
     }
     return DLAB_OK;

@@ -17,17 +17,27 @@ static int compare_samples(const void *a, const void *b)
     return (p->x > q->x) - (p->x < q->x);
 }
 
+/* What is followed along which axis. */
+typedef struct {
+    const dlab_record *record;
+    const dlab_settings *baseline;
+    const dlab_metric *metric;
+    const char *over;
+    bool memory; /* bytes: no work explains them, and only a crossing is worth a sentence */
+} chase;
+
 /* The points of p's group along `over` that have a ratio, by x. */
-static size_t collect(const dlab_record *r, const dlab_report_spec *s, const dlab_point_result *p, sample *out)
+static size_t collect(const chase *c, const dlab_point_result *p, sample *out)
 {
+    const dlab_record *r = c->record;
     size_t n = 0;
     for (size_t i = 0; i < r->n_points; i++) {
         const dlab_point_result *q = &r->points[i];
         dlab_metric_window w;
-        sample v = {.point = q, .base = dlab_point_partner(r, q, &s->baseline)};
-        if (!v.base || v.base == q || !dlab_points_alike(p, q, s->growth_over, NULL)) continue;
-        if (!dlab_value_number(dlab_point_get(q, s->growth_over), &v.x) || v.x <= 0) continue;
-        v.ratio = dlab_report_ratio(s->ratio, q, v.base, &w);
+        sample v = {.point = q, .base = dlab_point_partner(r, q, c->baseline)};
+        if (!v.base || v.base == q || !dlab_points_alike(p, q, c->over, NULL)) continue;
+        if (!dlab_value_number(dlab_point_get(q, c->over), &v.x) || v.x <= 0) continue;
+        v.ratio = dlab_report_ratio(c->metric, q, v.base, &w);
         if (isfinite(v.ratio) && v.ratio > 0) out[n++] = v;
     }
     if (n > 1) qsort(out, n, sizeof *out, compare_samples);
@@ -65,37 +75,36 @@ static void why_text(const sample *a, const sample *b, const char *base, char *b
 }
 
 typedef struct {
-    const dlab_report_spec *spec;
     char base[160], other[160], rest[160]; /* "kv.store=none", "kv.store=contiguous", " (batch.size=4)" */
 } pair_names;
 
-static pair_names name_pair(const dlab_report_spec *s, const dlab_point_result *p)
+static pair_names name_pair(const chase *c, const dlab_point_result *p)
 {
-    pair_names n = {.spec = s};
+    pair_names n = {.base = ""};
     char rest[128];
-    dlab_settings_text(&s->baseline, n.base, sizeof n.base);
-    for (size_t i = 0; i < s->baseline.n; i++) {
+    dlab_settings_text(c->baseline, n.base, sizeof n.base);
+    for (size_t i = 0; i < c->baseline->n; i++) {
         size_t used = strlen(n.other);
-        const char *key = s->baseline.items[i].key, *v = dlab_point_get(p, key);
+        const char *key = c->baseline->items[i].key, *v = dlab_point_get(p, key);
         snprintf(n.other + used, sizeof n.other - used, "%s%s=%s", used ? " " : "", key, v ? v : "?");
     }
-    dlab_axes_text(p, s->growth_over, &s->baseline, rest, sizeof rest);
+    dlab_axes_text(p, c->over, c->baseline, rest, sizeof rest);
     if (rest[0]) snprintf(n.rest, sizeof n.rest, " (%s)", rest);
     return n;
 }
 
-static void note_crossing(const pair_names *n, const sample *a, const sample *b, dlab_notes *out)
+static void note_crossing(const chase *c, const pair_names *n, const sample *a, const sample *b, dlab_notes *out)
 {
     double la = log(a->ratio), lb = log(b->ratio);
     double x = exp(log(a->x) + (log(b->x) - log(a->x)) * la / (la - lb));
-    char why[480];
-    why_text(a, b, n->base, why, sizeof why);
-    dlab_note(out, "%s: %s is ahead of %s from %s ≈ %.3g on, interpolated between %g and %g%s%s", n->spec->ratio->name,
-              la < lb ? n->other : n->base, la < lb ? n->base : n->other, n->spec->growth_over, x, a->x, b->x, n->rest,
-              why);
+    char why[480] = "";
+    if (!c->memory) why_text(a, b, n->base, why, sizeof why);
+    dlab_note(out, "%s: %s %s %s from %s ≈ %.3g on, interpolated between %g and %g%s%s", c->metric->name,
+              la < lb ? n->other : n->base, c->memory ? "takes less than" : "is ahead of", la < lb ? n->base : n->other,
+              c->over, x, a->x, b->x, n->rest, why);
 }
 
-static void note_no_crossing(const pair_names *n, const sample *v, size_t count, dlab_notes *out)
+static void note_no_crossing(const chase *c, const pair_names *n, const sample *v, size_t count, dlab_notes *out)
 {
     const sample *a = &v[0], *b = &v[count - 1];
     const bool ahead = a->ratio >= 1;
@@ -105,22 +114,64 @@ static void note_no_crossing(const pair_names *n, const sample *v, size_t count,
     why_text(a, b, n->base, why, sizeof why);
     dlab_note(out,
               "%s: %s and %s do not cross between %s = %g and %g%s; %s is ahead throughout, %s at %g and %s at %g%s",
-              n->spec->ratio->name, n->other, n->base, n->spec->growth_over, a->x, b->x, n->rest,
-              ahead ? n->other : n->base, from, a->x, to, b->x, why);
+              c->metric->name, n->other, n->base, c->over, a->x, b->x, n->rest, ahead ? n->other : n->base, from, a->x,
+              to, b->x, why);
 }
 
-static void note_group(const dlab_record *r, const dlab_report_spec *s, const dlab_point_result *p, sample *v,
-                       dlab_notes *out)
+/* −1, 0, 1: which of the two is ahead. Bytes can be equal to the last one, and equal is no order. */
+static int order_of(const chase *c, const sample *v)
 {
-    size_t n = collect(r, s, p, v), crossings = 0;
+    if (c->memory && v->ratio == 1) return 0;
+    return v->ratio < 1 ? -1 : 1;
+}
+
+static void note_group(const chase *c, const dlab_point_result *p, sample *v, dlab_notes *out)
+{
+    size_t n = collect(c, p, v), crossings = 0, last = 0;
     if (n < 2) return;
-    const pair_names names = name_pair(s, p);
+    const pair_names names = name_pair(c, p);
     for (size_t i = 1; i < n; i++) {
-        if ((v[i - 1].ratio < 1) == (v[i].ratio < 1)) continue;
-        note_crossing(&names, &v[i - 1], &v[i], out);
-        crossings++;
+        int before = order_of(c, &v[last]), now = order_of(c, &v[i]);
+        if (now == 0) continue;
+        if (before != 0 && before != now) {
+            note_crossing(c, &names, &v[last], &v[i], out);
+            crossings++;
+        }
+        last = i;
     }
-    if (crossings == 0) note_no_crossing(&names, v, n, out);
+    if (crossings == 0 && !c->memory) note_no_crossing(c, &names, v, n, out);
+}
+
+static void note_groups(const chase *c, sample *v, dlab_notes *out)
+{
+    const dlab_record *r = c->record;
+    for (size_t i = 0; i < r->n_points; i++) {
+        size_t first = 0;
+        while (first < i && !dlab_points_alike(&r->points[i], &r->points[first], c->over, NULL)) first++;
+        if (first == i && !dlab_point_matches(&r->points[i], c->baseline)) note_group(c, &r->points[i], v, out);
+    }
+}
+
+/* How much memory something takes: not a metric of work, and not what is better when it is more. */
+static bool is_memory(const dlab_metric *m)
+{
+    return strcmp(m->unit, "B") == 0 && !m->windowed && m->better == DLAB_LOWER_IS_BETTER;
+}
+
+/* growth.over, else the first swept axis of numbers that the baseline does not fix; NULL if there is none. */
+static const char *axis_of(const dlab_record *r, const dlab_report_spec *s)
+{
+    if (s->growth_over[0]) return s->growth_over;
+    for (size_t k = 0; r->n_points > 0 && k < r->points[0].axes.n; k++) {
+        const char *key = r->points[0].axes.items[k].key;
+        bool numbers = !dlab_settings_get(&s->baseline, key);
+        for (size_t i = 0; numbers && i < r->n_points; i++) {
+            double x;
+            numbers = dlab_value_number(dlab_point_get(&r->points[i], key), &x);
+        }
+        if (numbers) return key;
+    }
+    return NULL;
 }
 
 /* Without an axis of growth: the widest gap, and why. */
@@ -148,20 +199,20 @@ static void note_widest(const dlab_record *r, const dlab_report_spec *s, dlab_no
 
 void dlab_report_crossings(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)
 {
-    if (!s->ratio || s->baseline.n == 0) return;
-    if (!s->growth_over[0]) {
-        note_widest(r, s, out);
-        return;
-    }
+    const char *over = axis_of(r, s);
+    chase c = {.record = r, .baseline = &s->baseline, .metric = s->ratio, .over = over};
+    if (s->baseline.n == 0) return;
+    if (s->ratio && !s->growth_over[0]) note_widest(r, s, out);
     sample *v = malloc((r->n_points ? r->n_points : 1) * sizeof *v);
     if (!v) {
         out->status = DLAB_FAIL(out->err, DLAB_EOOM, "report: no memory to look for crossings");
         return;
     }
-    for (size_t i = 0; i < r->n_points; i++) {
-        size_t first = 0;
-        while (first < i && !dlab_points_alike(&r->points[i], &r->points[first], s->growth_over, NULL)) first++;
-        if (first == i && !dlab_point_matches(&r->points[i], &s->baseline)) note_group(r, s, &r->points[i], v, out);
+    if (s->ratio && s->growth_over[0]) note_groups(&c, v, out);
+    c.memory = true;
+    for (size_t i = 0; over && i < s->n_metrics; i++) {
+        c.metric = s->metrics[i];
+        if (is_memory(c.metric) && c.metric != s->ratio) note_groups(&c, v, out);
     }
     free(v);
 }

@@ -94,7 +94,9 @@ void dlab_run_init(dlab_run *r)
 {
     *r = (dlab_run){.status = DLAB_RUN_PENDING, .started_unix = NAN, .t_end = NAN};
     for (int p = 0; p < DLAB_POOL_N; p++) r->pool_peak[p] = -1;
-    r->mem_peak = r->rss_peak = r->kv_pool = r->kv_growths = r->weight_bytes = -1;
+    r->mem_peak = r->rss_peak = r->kv_pool = r->weight_bytes = -1;
+    r->kv_growths = r->kv_growth_ns = r->kv_evictions = r->kv_copies = r->kv_hit_tokens = r->kv_asked_tokens = -1;
+    r->kv_token_bytes = NAN;
 }
 
 void dlab_run_free_events(dlab_run *r)

@@ -35,6 +35,7 @@ int dlab_run_status_fails(dlab_run_status s);
 typedef struct {
     int64_t id, prompt_tokens, depth_tokens; /* depth: tokens already in the cache at the start */
     int64_t new_tokens;                      /* produced, not asked for */
+    int64_t cached_tokens;                   /* of the prompt, found in the prefix cache; −1: unknown */
     double t_sched, t_submit, t_admit, t_first, t_done;
     int32_t finish; /* 0 unfinished, 1 length, 2 end of sequence */
 } dlab_ev_request;
@@ -52,7 +53,11 @@ typedef struct {
     int32_t seqs, slots, launches;
     int32_t budget;                /* rows that the budget allowed; 0: none set */
     double bytes, kv_bytes, flops; /* kv_bytes: read from the KV store */
-    int64_t kv_reserved, kv_used;  /* bytes, after the step */
+    double kv_dense_bytes;         /* what kv_bytes would be if attention visited everything */
+    double inter_bytes;            /* attention's intermediate results, written and read back */
+    /* bytes, after the step; dlab_kv_stats of engine/engine.h. pool = reserved + cached + free; unusable is part of free */
+    int64_t kv_reserved, kv_used, kv_cached, kv_free, kv_unusable, kv_shared;
+    int32_t preempted, growths, nonfinite; /* nonfinite: rows in which NaN or infinity came up */
 } dlab_ev_step;
 
 typedef struct {
@@ -97,7 +102,10 @@ typedef struct {
     int64_t pool_peak[DLAB_POOL_N]; /* high-water marks of this run; −1: unknown */
     int64_t mem_peak;               /* of all pools together */
     int64_t rss_peak;               /* of the process, bytes; −1: unknown */
-    int64_t kv_pool, kv_growths;
+    int64_t kv_pool, kv_growths, kv_growth_ns;
+    int64_t kv_evictions, kv_copies, kv_hit_tokens, kv_asked_tokens; /* of this run; −1: unknown */
+    double kv_token_bytes; /* K4: bytes of a token of one sequence by the formula; NaN: unknown */
+    int64_t memory_limit;  /* 0: none */
     int64_t weight_bytes;
     int64_t quality_bytes;      /* bytes of text that the scored tokens stand for; 0: unknown */
     char quality_protocol[160]; /* "chunks of 512, second half scored, no BOS" … */

@@ -56,7 +56,7 @@ dlab_scale dlab_scale_for(const char *unit, const double *values, size_t n)
 
 void dlab_unit_column(const char *name, const char *unit, char *buf, size_t size)
 {
-    static const char *const silent[] = {"1", "tok/s", "req/s", "bit/B", ""};
+    static const char *const silent[] = {"1", "tok", "tok/s", "req/s", "bit/B", ""};
     bool says = true;
     for (size_t i = 0; i < sizeof silent / sizeof *silent; i++) says = says && strcmp(unit, silent[i]) != 0;
     snprintf(buf, size, says ? "%s_%s" : "%s", name, unit);

@@ -13,6 +13,7 @@ typedef struct {
 typedef struct {
     dlab_at q, out, desc, scratch; /* q, out f32 [R, H, d] */
     dlab_kv_view kv;
+    dlab_span_table spans;
     int32_t n_rows, n_heads;
     int32_t max_len; /* longest sequence of this step */
     float scale;

@@ -4,19 +4,26 @@
 
 #include "engine/engine.h"
 
-/* A sequence: the ids known so far and how many of them are in the store. */
+/* A sequence: the ids known so far and how many of them need not be computed again. */
 typedef struct {
     int32_t *ids; /* [max_tokens + 1] */
-    int64_t n_ids, n_stored;
+    int64_t n_ids;
+    int64_t n_stored; /* ids that no step has to compute any more */
+    int64_t n_live;   /* ids whose K and V the store holds: n_stored, or one more where a whole prompt was cached */
     int64_t n_primed; /* ids that stay when the request ends; 0: not primed */
-    bool open;        /* has a place in the store */
+    bool open;        /* taken by a request or a prefix */
+    bool held;        /* has its place in the store; false: not yet, or preempted, or given back early */
     bool running;     /* belongs to a request */
+    int leader;       /* waits for this sequence's first token, to be forked from it; −1: does not */
     bool primed;
     dlab_finish finish; /* not NONE: the request has ended; a batcher may hold the sequence until it releases it */
     int64_t request, max_new, n_new;
     int32_t eos;
     uint64_t seed;
 } dlab_seq;
+
+/* A sequence that nobody has taken. */
+static inline dlab_seq dlab_seq_none(int32_t *ids) { return (dlab_seq){.ids = ids, .leader = -1, .eos = -1}; }
 
 /* Rows of one sequence in a step: n_pad padding rows, which stand at positions pad_pos …, then n_rows real ones at
  * positions first …. */
@@ -41,10 +48,18 @@ typedef struct {
     bool retains;                            /* the store keeps K and V */
     int64_t batch_size, token_budget, chunk; /* effective: rows a step, rows of a sequence a step */
     bool pad;                                /* batch.padding: compute */
-    int64_t *admitted;                       /* [batch_size] requests admitted in this step */
+    bool full;                               /* something was released in this step: nobody comes (back) in it */
+    int64_t slack;                           /* tokens that a running sequence should find free when others come back */
+    int64_t *admitted, *admitted_cached;     /* [batch_size] requests admitted in this step; their cached tokens */
     int n_admitted;
-    dlab_status (*open)(void *ctx, int seq, dlab_error *err); /* gives a sequence its place */
-    void (*close)(void *ctx, int seq);                        /* takes it back, or rewinds a primed one */
+    /* Gives a sequence whose ids are known its place, with room for `extra` tokens more (or goes on with a primed one):
+     * sets held, n_stored, n_live. DLAB_EFULL: not now. */
+    dlab_status (*open)(void *ctx, int seq, int64_t extra, dlab_error *err);
+    /* Takes place and sequence back, or rewinds a primed one. */
+    void (*close)(void *ctx, int seq);
+    int64_t (*room)(void *ctx); /* the store's */
+    /* Takes the place alone: of one whose request has ended, or to be computed again later. */
+    void (*release)(void *ctx, int seq);
     void *ctx;
 } dlab_batch_state;
 
@@ -54,8 +69,12 @@ typedef struct {
     const char *name, *summary;
     dlab_status (*create)(const dlab_batch_state *st, dlab_batcher **out, dlab_error *err);
     void (*destroy)(dlab_batcher *b);
-    /* Fills out [batch_size] with the next step's slices, *n of them; 0 when it can start nothing. */
+    /* Fills out [batch_size] with the next step's slices, *n of them; 0 when it can start nothing. May be asked again for
+     * the same step, when the store had no room for an answer and something was released meanwhile. */
     dlab_status (*next)(dlab_batcher *b, dlab_batch_state *st, dlab_slice *out, int *n, dlab_error *err);
+    /* The store is full: which running sequence should give its place back, to be computed again later; −1: none may. Ended
+     * ones that still hold a place come first. Never the oldest: it must get on, or nothing would. */
+    int (*victim)(const dlab_batcher *b, const dlab_batch_state *st);
     /* After each step: gives back the places of what has ended, as soon as the mode allows. */
     void (*settle)(dlab_batcher *b, dlab_batch_state *st);
     void (*reset)(dlab_batcher *b); /* all sequences were dropped */
@@ -69,8 +88,10 @@ extern const dlab_batcher_ops *const dlab_batchers[]; /* generated; NULL-termina
 
 /* NULL if unknown. */
 const dlab_batcher_ops *dlab_batcher_find(const char *name);
-/* Moves the first waiting request to a sequence; *seq is −1 when none is waiting or no sequence is free. */
-dlab_status dlab_batch_admit(dlab_batch_state *st, int *seq, dlab_error *err);
+/* Moves the first waiting request to as many sequences as it has samples, and appends them to seqs [batch_size], n of them so
+ * far; *n stays as it is when none is waiting, or when batch_size, the sequences or the store have no place for it now. Of
+ * several samples the first is the others' leader. */
+dlab_status dlab_batch_admit(dlab_batch_state *st, int *seqs, int *n, dlab_error *err);
 /* Ids of a sequence that the next step must compute: those not in the store, or all of them. */
 int64_t dlab_seq_due(const dlab_batch_state *st, const dlab_seq *s);
 

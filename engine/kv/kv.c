@@ -20,17 +20,20 @@ const dlab_kv_format *dlab_kv_format_find(const char *name)
     return NULL;
 }
 
-int64_t dlab_kv_format_bytes(const dlab_kv_format *f, int64_t head_dim)
+/* A token's vector of one head: its elements and, where there are scales, 4 bytes for each block of the element type (one
+ * for the vector where the type has no blocks). */
+static int64_t vector_bytes(const dlab_kv_format *f, int64_t head_dim)
 {
-    return (int64_t)dlab_dtype_bytes(f->dtype, head_dim);
+    int64_t block = dlab_dtype_block(f->dtype), n_scales = block > 1 ? (head_dim + block - 1) / block : 1;
+    bool scaled = !(f->scales & DLAB_SCALES_BIT(DLAB_SCALES_NONE));
+    return (int64_t)dlab_dtype_bytes(f->dtype, head_dim) + (scaled ? 4 * n_scales : 0);
 }
 
-static dlab_status need_of(const char *format, int64_t per_bytes_factor, int64_t head_dim, int64_t *out,
-                           dlab_error *err)
+static dlab_status need_of(const char *format, int64_t vectors, int64_t head_dim, int64_t *out, dlab_error *err)
 {
     const dlab_kv_format *f = dlab_kv_format_find(format);
     if (!f) return DLAB_FAIL(err, DLAB_EUSAGE, "KV format '%s' is not one of this version's: see `dlab list`", format);
-    if (__builtin_mul_overflow(per_bytes_factor, dlab_kv_format_bytes(f, head_dim), out)) {
+    if (__builtin_mul_overflow(vectors, vector_bytes(f, head_dim), out)) {
         return DLAB_FAIL(err, DLAB_EUSAGE, "KV size overflows 64 bits: give a smaller shape, length or batch");
     }
     return DLAB_OK;

@@ -26,7 +26,10 @@ typedef struct {
 #define SYNTHETIC_LIST(X)                                                                                              \
     X("smollm2-135m", 30, 576, 1536, 9, 3, 64, 49152, 8192, 100000, 1e-5f, DLAB_Q8_0, DLAB_Q4_1)                       \
     X("tiny", 2, 64, 96, 4, 2, 16, 288, 512, 10000, 1e-5f, DLAB_F32, DLAB_F32)                                         \
-    X("tiny-q4", 2, 64, 96, 4, 2, 16, 288, 512, 10000, 1e-5f, DLAB_Q8_0, DLAB_Q4_1)
+    X("tiny-q4", 2, 64, 96, 4, 2, 16, 288, 512, 10000, 1e-5f, DLAB_Q8_0, DLAB_Q4_1)                                    \
+    /* attention outweighs the matrices from a few thousand tokens on, at two sizes of a head */                       \
+    X("attn-64", 4, 1024, 1024, 16, 4, 64, 512, 8192, 10000, 1e-5f, DLAB_Q8_0, DLAB_Q4_1)                              \
+    X("attn-128", 4, 1024, 1024, 8, 2, 128, 512, 8192, 10000, 1e-5f, DLAB_Q8_0, DLAB_Q4_1)
 
 #define SYNTHETIC_NAME(name, ...) name,
 #define SYNTHETIC_ROW(...)        {__VA_ARGS__},

@@ -48,6 +48,10 @@ static bool bad_units(dlab_dtype t, const uint8_t *p, size_t n)
         return bad_blocks(p, n, (size_t)dlab_dtype_block_bytes(t), 1);
     case DLAB_Q4_1:
         return bad_blocks(p, n, (size_t)dlab_dtype_block_bytes(t), 2);
+    case DLAB_U8: /* of the KV cache alone: no weight has them */
+    case DLAB_E4M3:
+    case DLAB_E5M2:
+    case DLAB_U4:
     case DLAB_DTYPE_N:
         break;
     }

@@ -107,6 +107,8 @@ static dlab_workload workload_of(const dlab_bench_cell *c)
     return (dlab_workload){.kind = "batch",
                            .requests = c->npl,
                            .prompt = c->n_prompt ? c->n_prompt : 1,
+                           .lengths = "fixed",
+                           .samples = 1,
                            .output = !c->n_gen     ? 1
                                      : c->n_prompt ? c->n_gen + 1
                                                    : c->n_gen,

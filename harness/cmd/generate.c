@@ -7,11 +7,13 @@
 #include "harness/cmd/cmd_util.h"
 #include "harness/spec/spec.h"
 
-enum { KEY_GREEDY = DLAB_CMD_KEY, KEY_NO_SPECIAL, KEY_EOS };
+enum { KEY_GREEDY = DLAB_CMD_KEY, KEY_NO_SPECIAL, KEY_EOS, KEY_SAMPLES };
+
+#define MAX_SAMPLES 64
 
 typedef struct {
     const char *model, *text, *file, *format;
-    int64_t n;
+    int64_t n, samples;
     bool no_special, eos, greedy;
     dlab_plan plan;
 } generate_opts;
@@ -33,6 +35,8 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
         return DLAB_OK;
     case 'n':
         return dlab_cmd_int("-n", arg, 1, 1 << 24, &o->n, err);
+    case KEY_SAMPLES:
+        return dlab_cmd_int("--samples", arg, 1, MAX_SAMPLES, &o->samples, err);
     case KEY_GREEDY:
         o->greedy = true;
         return DLAB_OK;
@@ -56,6 +60,9 @@ static const struct argp_option options[] = {
     {"prompt", 'p', "TEXT", 0, "the prompt", 0},
     {"file", 'f', "FILE", 0, "the prompt's file; - is standard input", 0},
     {"n-predict", 'n', "N", 0, "tokens to produce (default 128)", 0},
+    {"samples", KEY_SAMPLES, "N", 0,
+     "answers to the one prompt, which is computed once (default 1; with sample.temperature 0 they are all the same)",
+     0},
     {"greedy", KEY_GREEDY, NULL, 0, "the likeliest token each time: sample.temperature=0, which is the default", 0},
     {"eos", KEY_EOS, NULL, 0, "stop at the model's end-of-sequence token (else exactly N tokens, as in a measurement)",
      0},
@@ -71,17 +78,25 @@ static const dlab_cmd_cli cli = {
     .about = "Goes on with a prompt.",
     .example =
         "  dlab generate -p \"Once upon a time\" -n 32\n"
-        "  dlab generate -m synthetic:tiny -p Hi -n 8 --set sample.temperature=0.7 --set sample.top_p=0.9 -o json",
+        "  dlab generate -m synthetic:tiny -p Hi -n 8 --set sample.temperature=0.7 --set sample.top_p=0.9 -o json\n"
+        "  dlab generate -p \"Once upon a time\" -n 32 --samples 3 --set kv.store=paged --set sample.temperature=1",
     .options = options,
     .set = set,
 };
 
 typedef struct {
-    const dlab_tokenizer *tok;
-    int32_t *prompt, *ids;
-    size_t n_prompt, n_ids;
-    size_t shown; /* bytes of the text that are printed */
+    int32_t *ids;
+    size_t n_ids;
     dlab_finish finish;
+} answer;
+
+typedef struct {
+    const dlab_tokenizer *tok;
+    int32_t *prompt;
+    size_t n_prompt;
+    answer *answers;
+    size_t n_answers;
+    size_t shown; /* bytes of the only answer's text that are printed */
     int64_t t_start_ns, t_first_ns, t_last_ns;
     dlab_kv_stats kv;
     dlab_mem_stats mem;
@@ -100,12 +115,12 @@ static size_t whole_characters(const char *s, size_t n)
     return n;
 }
 
-/* The text of all ids so far is decoded anew: what a token stands for may depend on those before it. */
+/* The text of all ids of the only answer so far is decoded anew: what a token stands for may depend on those before it. */
 static dlab_status show_text(generation *g, bool last, dlab_error *err)
 {
     char *text = NULL;
     size_t n = 0;
-    DLAB_TRY(dlab_tokenizer_decode(g->tok, g->ids, g->n_ids, &text, &n, err));
+    DLAB_TRY(dlab_tokenizer_decode(g->tok, g->answers->ids, g->answers->n_ids, &text, &n, err));
     size_t end = last ? n : whole_characters(text, n);
     if (end > g->shown) {
         fwrite(text + g->shown, 1, end - g->shown, stdout);
@@ -113,6 +128,43 @@ static dlab_status show_text(generation *g, bool last, dlab_error *err)
     }
     free(text);
     return dlab_cmd_flush(err);
+}
+
+static dlab_status show_all(const generation *g, dlab_error *err)
+{
+    for (size_t i = 0; i < g->n_answers; i++) {
+        char *text = NULL;
+        size_t n = 0;
+        DLAB_TRY(dlab_tokenizer_decode(g->tok, g->answers[i].ids, g->answers[i].n_ids, &text, &n, err));
+        printf("%s--- %zu of %zu\n", i ? "\n" : "", i + 1, g->n_answers);
+        fwrite(text, 1, n, stdout);
+        free(text);
+    }
+    return DLAB_OK;
+}
+
+static size_t longest(const generation *g)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->n_answers; i++) {
+        if (g->answers[i].n_ids > n) n = g->answers[i].n_ids;
+    }
+    return n;
+}
+
+/* What a step produced; the answers are requests 0, 1, … of the engine. */
+static void take_tokens(const generate_opts *o, const dlab_step *s, int64_t now_ns, generation *g)
+{
+    for (int32_t i = 0; i < s->n_tokens; i++) {
+        const dlab_step_token *t = &s->tokens[i];
+        if (t->request < 0 || t->request >= (int64_t)g->n_answers) continue;
+        answer *a = &g->answers[t->request];
+        if (a->n_ids == (size_t)o->n) continue;
+        if (!longest(g)) g->t_first_ns = now_ns;
+        g->t_last_ns = now_ns;
+        a->ids[a->n_ids++] = t->token;
+        a->finish = t->finish;
+    }
 }
 
 static dlab_status produce(const dlab_cmd_ctx *ctx, const generate_opts *o, dlab_engine *e, generation *g,
@@ -124,20 +176,16 @@ static dlab_status produce(const dlab_cmd_ctx *ctx, const generate_opts *o, dlab
                              .max_new = o->n,
                              .eos = o->eos ? dlab_tokenizer_eos(g->tok) : -1,
                              .seed = (uint64_t)o->plan.sample_seed,
-                             .primed = -1};
-    bool stream = o->format == formats[0];
+                             .primed = -1,
+                             .samples = (int32_t)o->samples};
+    bool stream = o->format == formats[0] && o->samples == 1;
     g->t_start_ns = dlab_clock_now_ns(clock);
     DLAB_TRY(dlab_engine_submit(e, &r, err));
     while (dlab_engine_busy(e)) {
         dlab_step s = {0};
-        if (*ctx->interrupted) return DLAB_FAIL(err, DLAB_EINTERRUPTED, "interrupted after %zu tokens", g->n_ids);
+        if (*ctx->interrupted) return DLAB_FAIL(err, DLAB_EINTERRUPTED, "interrupted after %zu tokens", longest(g));
         DLAB_TRY(dlab_engine_step(e, &s, err));
-        for (int32_t i = 0; i < s.n_tokens && g->n_ids < (size_t)o->n; i++) {
-            g->t_last_ns = dlab_clock_now_ns(clock);
-            if (!g->n_ids) g->t_first_ns = g->t_last_ns;
-            g->ids[g->n_ids++] = s.tokens[i].token;
-            g->finish = s.tokens[i].finish;
-        }
+        take_tokens(o, &s, dlab_clock_now_ns(clock), g);
         if (stream && s.n_tokens) DLAB_TRY(show_text(g, false, err));
         if (stream && dlab_cmd_reader_gone()) return DLAB_OK;
     }
@@ -153,23 +201,48 @@ static json_t *ids_json(const int32_t *ids, size_t n)
     return j;
 }
 
-static dlab_status print_document(const generation *g, const dlab_model *m, const dlab_plan *plan, dlab_error *err)
+/* {ids, text, finish}; *out is NULL on failure. */
+static dlab_status answer_json(const generation *g, const answer *a, json_t **out, dlab_error *err)
 {
     char *text = NULL;
     size_t n = 0;
-    DLAB_TRY(dlab_tokenizer_decode(g->tok, g->ids, g->n_ids, &text, &n, err));
+    *out = NULL;
+    DLAB_TRY(dlab_tokenizer_decode(g->tok, a->ids, a->n_ids, &text, &n, err));
+    *out = json_pack("{s:o, s:o, s:s}", "ids", ids_json(a->ids, a->n_ids), "text", dlab_cmd_text_json(text, n),
+                     "finish", a->finish == DLAB_FINISH_EOS ? "eos" : "length");
+    free(text);
+    return DLAB_OK;
+}
+
+/* The first answer is the document's own, so that a reader who asked for one need not look into a list. */
+static dlab_status print_document(const generation *g, const dlab_model *m, const dlab_plan *plan, dlab_error *err)
+{
+    json_t *j = NULL, *others = json_array();
+    dlab_status st = answer_json(g, &g->answers[0], &j, err);
+    for (size_t i = 1; i < g->n_answers && st == DLAB_OK; i++) {
+        json_t *next;
+        st = answer_json(g, &g->answers[i], &next, err);
+        json_array_append_new(others, next);
+    }
+    if (st != DLAB_OK) {
+        json_decref(j);
+        json_decref(others);
+        return st;
+    }
     double ttft = (double)(g->t_first_ns - g->t_start_ns) / 1e6;
-    double tpot = g->n_ids > 1 ? (double)(g->t_last_ns - g->t_first_ns) / 1e6 / (double)(g->n_ids - 1) : NAN;
-    json_t *timing = json_pack("{s:o, s:o, s:o}", "ttft_ms", dlab_json_number(ttft), "tpot_ms", dlab_json_number(tpot),
-                               "e2e_ms", dlab_json_number((double)(g->t_last_ns - g->t_start_ns) / 1e6));
+    double steps = (double)longest(g) - 1, tpot = (double)(g->t_last_ns - g->t_first_ns) / 1e6 / steps;
+    json_t *timing = json_pack("{s:o, s:o, s:o}", "ttft_ms", dlab_json_number(ttft), "tpot_ms",
+                               dlab_json_number(steps > 0 ? tpot : NAN), "e2e_ms",
+                               dlab_json_number((double)(g->t_last_ns - g->t_start_ns) / 1e6));
     json_t *memory =
         json_pack("{s:I, s:I, s:I}", "peak_bytes", (json_int_t)g->mem.peak_bytes, "kv_peak_bytes",
                   (json_int_t)g->mem.pool[DLAB_POOL_KV].peak_bytes, "kv_pool_bytes", (json_int_t)g->kv.pool_bytes);
-    json_t *j = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "ids", ids_json(g->ids, g->n_ids), "text",
-                          dlab_cmd_text_json(text, n), "prompt_ids", ids_json(g->prompt, g->n_prompt), "finish",
-                          g->finish == DLAB_FINISH_EOS ? "eos" : "length", "timing", timing, "memory", memory, "model",
-                          dlab_cmd_model_json(m), "plan", dlab_cmd_plan_json(plan));
-    free(text);
+    json_object_set_new(j, "other_samples", others);
+    json_object_set_new(j, "prompt_ids", ids_json(g->prompt, g->n_prompt));
+    json_object_set_new(j, "timing", timing);
+    json_object_set_new(j, "memory", memory);
+    json_object_set_new(j, "model", dlab_cmd_model_json(m));
+    json_object_set_new(j, "plan", dlab_cmd_plan_json(plan));
     return dlab_cmd_print_json(j, err);
 }
 
@@ -185,6 +258,20 @@ static dlab_status encode_prompt(const generate_opts *o, generation *g, dlab_err
     return st;
 }
 
+static dlab_status alloc_answers(const generate_opts *o, generation *g, dlab_error *err)
+{
+    g->answers = calloc((size_t)o->samples, sizeof *g->answers);
+    if (!g->answers) return DLAB_FAIL(err, DLAB_EOOM, "--samples: no memory for %lld answers", (long long)o->samples);
+    g->n_answers = (size_t)o->samples;
+    for (size_t i = 0; i < g->n_answers; i++) {
+        g->answers[i].ids = calloc((size_t)o->n, sizeof(int32_t));
+        if (!g->answers[i].ids) {
+            return DLAB_FAIL(err, DLAB_EOOM, "-n: no memory for %lld token ids", (long long)o->n);
+        }
+    }
+    return DLAB_OK;
+}
+
 static dlab_status generate(const dlab_cmd_ctx *ctx, const generate_opts *o, dlab_error *err)
 {
     dlab_model *m = NULL;
@@ -196,23 +283,20 @@ static dlab_status generate(const dlab_cmd_ctx *ctx, const generate_opts *o, dla
     DLAB_TRY_DONE(st, dlab_tokenizer_create(m, &tok, err));
     g.tok = tok;
     DLAB_TRY_DONE(st, encode_prompt(o, &g, err));
-    g.ids = calloc((size_t)o->n, sizeof *g.ids);
-    if (!g.ids) {
-        st = DLAB_FAIL(err, DLAB_EOOM, "-n: no memory for %lld token ids", (long long)o->n);
-        goto done;
-    }
+    DLAB_TRY_DONE(st, alloc_answers(o, &g, err));
     dlab_engine_needs needs = {
-        .max_seqs = 1, .max_tokens = (int64_t)g.n_prompt + o->n - 1, .max_prompt = (int64_t)g.n_prompt};
+        .max_seqs = o->samples, .max_tokens = (int64_t)g.n_prompt + o->n - 1, .max_prompt = (int64_t)g.n_prompt};
     DLAB_TRY_DONE(st, dlab_engine_create(&o->plan, m, &needs, &e, err));
     DLAB_TRY_DONE(st, produce(ctx, o, e, &g, err));
     if (o->format == formats[1]) {
         st = print_document(&g, m, dlab_engine_plan(e), err);
     } else {
-        st = show_text(&g, true, err);
+        st = o->samples == 1 ? show_text(&g, true, err) : show_all(&g, err);
         putchar('\n');
     }
 done:
-    free(g.ids);
+    for (size_t i = 0; i < g.n_answers; i++) free(g.answers[i].ids);
+    free(g.answers);
     free(g.prompt);
     dlab_engine_destroy(e);
     dlab_tokenizer_destroy(tok);
@@ -223,7 +307,7 @@ done:
 static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit_code, dlab_error *err)
 {
     *exit_code = 0;
-    generate_opts o = {.format = formats[0], .n = 128};
+    generate_opts o = {.format = formats[0], .n = 128, .samples = 1};
     bool helped = false;
     dlab_plan_default(&o.plan);
     DLAB_TRY(dlab_cmd_parse(&cli, argc, argv, &o, &helped, err));
@@ -232,6 +316,7 @@ static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit
                          o.plan.temperature);
     }
     if (helped) return DLAB_OK;
+    if (o.plan.batch_size < o.samples) o.plan.batch_size = o.samples;
     return generate(ctx, &o, err);
 }
 

@@ -5,7 +5,7 @@
 
 #include "harness/cmd/cmd_util.h"
 
-enum { KEY_LAYERS = DLAB_CMD_KEY, KEY_HEADS, KEY_KV_HEADS, KEY_HEAD_DIM, KEY_TOKENS, KEY_BATCH };
+enum { KEY_LAYERS = DLAB_CMD_KEY, KEY_HEADS, KEY_KV_HEADS, KEY_HEAD_DIM, KEY_TOKENS, KEY_BATCH, KEY_BLOCK };
 
 #define MAX_LIST 256
 #define MAX_DIM                                                                                                        \
@@ -15,14 +15,16 @@ enum { KEY_LAYERS = DLAB_CMD_KEY, KEY_HEADS, KEY_KV_HEADS, KEY_HEAD_DIM, KEY_TOK
 typedef struct {
     const char *model, *format;
     int64_t layers, heads, kv_heads, head_dim;
-    int64_t tokens[MAX_LIST], batch[MAX_LIST];
-    size_t n_tokens, n_batch;
+    int64_t tokens[MAX_LIST], batch[MAX_LIST], block[MAX_LIST];
+    size_t n_tokens, n_batch, n_block;
 } memory_opts;
 
 typedef struct {
     const char *dtype;
     int64_t tokens, batch;
+    int64_t block;                 /* tokens of a block of the paged store; 0: not asked */
     dlab_kv_need need, multi_head; /* the second as if every query head had K and V of its own */
+    int64_t waste_bytes;           /* of the paged store's last blocks */
 } memory_row;
 
 static const char *const formats[] = {"md", "csv", "json", NULL};
@@ -46,6 +48,8 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
         return dlab_cmd_int_list("--tokens", arg, 1, MAX_DIM, o->tokens, &o->n_tokens, MAX_LIST, err);
     case KEY_BATCH:
         return dlab_cmd_int_list("--batch", arg, 1, MAX_DIM, o->batch, &o->n_batch, MAX_LIST, err);
+    case KEY_BLOCK:
+        return dlab_cmd_int_list("--block", arg, 1, MAX_DIM, o->block, &o->n_block, MAX_LIST, err);
     default:
         return dlab_cmd_choice("-o", arg, formats, &o->format, err);
     }
@@ -59,6 +63,8 @@ static const struct argp_option options[] = {
     {"heads", KEY_HEADS, "N", 0, "query heads, to show what the multi-head formula would overstate", 0},
     {"tokens", KEY_TOKENS, "LIST", 0, "tokens of a sequence: 4096 or 512,1024 or 512-8192*2 (default: the context)", 0},
     {"batch", KEY_BATCH, "LIST", 0, "sequences (default 1)", 0},
+    {"block", KEY_BLOCK, "LIST", 0, "what the paged store wastes in the last block of each sequence, at kv.block_size",
+     0},
     {"output", 'o', "FORMAT", 0, "md (default), csv or json", 0},
     {0},
 };
@@ -67,7 +73,8 @@ static const dlab_cmd_cli cli = {
     .name = "memory",
     .about = "Plans the memory of a KV cache: " FORMULA ", at every element format that is built.",
     .example = "  dlab memory -m synthetic:smollm2-135m --tokens 512-2048*2 --batch 1,8\n"
-               "  dlab memory --layers 28 --heads 28 --kv-heads 4 --head-dim 128 --tokens 4096",
+               "  dlab memory --layers 28 --heads 28 --kv-heads 4 --head-dim 128 --tokens 4096\n"
+               "  dlab memory -m synthetic:smollm2-135m --tokens 1000 --batch 16 --block 8-256*2",
     .options = options,
     .set = set,
 };
@@ -97,6 +104,7 @@ static dlab_status fill_shape(memory_opts *o, json_t **model, dlab_error *err)
     if (!o->heads) o->heads = o->kv_heads;
     if (!o->n_tokens) o->tokens[o->n_tokens++] = context;
     if (!o->n_batch) o->batch[o->n_batch++] = 1;
+    if (!o->n_block) o->block[o->n_block++] = 0;
     if (o->heads % o->kv_heads) {
         return DLAB_FAIL(err, DLAB_EUSAGE, "--heads: %" PRId64 " is no multiple of %" PRId64 " KV heads", o->heads,
                          o->kv_heads);
@@ -104,27 +112,37 @@ static dlab_status fill_shape(memory_opts *o, json_t **model, dlab_error *err)
     return DLAB_OK;
 }
 
+static dlab_status fill_row(const memory_opts *o, memory_row *r, dlab_error *err)
+{
+    DLAB_TRY(dlab_kv_plan(r->dtype, r->dtype, o->layers, o->kv_heads, o->head_dim, r->tokens, r->batch, &r->need, err));
+    DLAB_TRY(
+        dlab_kv_plan(r->dtype, r->dtype, o->layers, o->heads, o->head_dim, r->tokens, r->batch, &r->multi_head, err));
+    if (!r->block) return DLAB_OK;
+    dlab_kv_need blocks;
+    const int64_t whole = (r->tokens + r->block - 1) / r->block * r->block;
+    DLAB_TRY(dlab_kv_plan(r->dtype, r->dtype, o->layers, o->kv_heads, o->head_dim, whole, r->batch, &blocks, err));
+    r->waste_bytes = blocks.total_bytes - r->need.total_bytes;
+    return DLAB_OK;
+}
+
+/* The formats vary fastest, then blocks, lengths, batches. */
 static dlab_status fill_rows(const memory_opts *o, memory_row **out, size_t *n, dlab_error *err)
 {
     size_t n_params = 0, n_dtypes = 0;
     const dlab_param *table = dlab_plan_params(&n_params), *p = dlab_param_find(table, n_params, "kv.k");
     const char *const *dtypes = p->choices();
     while (dtypes[n_dtypes]) n_dtypes++;
-    memory_row *rows = calloc(n_dtypes * o->n_tokens * o->n_batch + 1, sizeof *rows);
+    *n = n_dtypes * o->n_block * o->n_tokens * o->n_batch;
+    memory_row *rows = calloc(*n + 1, sizeof *rows);
     *out = rows;
-    *n = 0;
     if (!rows) return DLAB_FAIL(err, DLAB_EOOM, "no memory for the table");
-    for (size_t b = 0; b < o->n_batch; b++) {
-        for (size_t t = 0; t < o->n_tokens; t++) {
-            for (size_t d = 0; d < n_dtypes; d++) {
-                memory_row *r = &rows[(*n)++];
-                *r = (memory_row){.dtype = dtypes[d], .tokens = o->tokens[t], .batch = o->batch[b]};
-                DLAB_TRY(dlab_kv_plan(r->dtype, r->dtype, o->layers, o->kv_heads, o->head_dim, r->tokens, r->batch,
-                                      &r->need, err));
-                DLAB_TRY(dlab_kv_plan(r->dtype, r->dtype, o->layers, o->heads, o->head_dim, r->tokens, r->batch,
-                                      &r->multi_head, err));
-            }
-        }
+    for (size_t i = 0; i < *n; i++) {
+        const size_t block = i / n_dtypes, tokens = block / o->n_block, batch = tokens / o->n_tokens;
+        rows[i] = (memory_row){.dtype = dtypes[i % n_dtypes],
+                               .block = o->block[block % o->n_block],
+                               .tokens = o->tokens[tokens % o->n_tokens],
+                               .batch = o->batch[batch]};
+        DLAB_TRY(fill_row(o, &rows[i], err));
     }
     return DLAB_OK;
 }
@@ -132,12 +150,14 @@ static dlab_status fill_rows(const memory_opts *o, memory_row **out, size_t *n, 
 static json_t *row_json(const memory_row *r, bool grouped)
 {
     double bytes = (double)r->need.total_bytes, all = (double)r->multi_head.total_bytes;
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:o, s:o}", "kv_dtype", r->dtype, "tokens",
-                     (json_int_t)r->tokens, "batch", (json_int_t)r->batch, "k_bytes", (json_int_t)r->need.k_bytes,
-                     "v_bytes", (json_int_t)r->need.v_bytes, "bytes", (json_int_t)r->need.total_bytes, "gb",
-                     bytes / 1e9, "gib", bytes / 0x1p30, "bytes_per_token", (json_int_t)r->need.bytes_per_token,
-                     "multi_head_bytes", grouped ? json_integer(r->multi_head.total_bytes) : json_null(), "overstated",
-                     grouped ? json_real(all / bytes) : json_null());
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:o, s:o, s:o, s:o}", "kv_dtype", r->dtype, "tokens",
+        (json_int_t)r->tokens, "batch", (json_int_t)r->batch, "k_bytes", (json_int_t)r->need.k_bytes, "v_bytes",
+        (json_int_t)r->need.v_bytes, "bytes", (json_int_t)r->need.total_bytes, "gb", bytes / 1e9, "gib", bytes / 0x1p30,
+        "bytes_per_token", (json_int_t)r->need.bytes_per_token, "multi_head_bytes",
+        grouped ? json_integer(r->multi_head.total_bytes) : json_null(), "overstated",
+        grouped ? json_real(all / bytes) : json_null(), "block_size", r->block ? json_integer(r->block) : json_null(),
+        "waste_bytes", r->block ? json_integer(r->waste_bytes) : json_null());
 }
 
 static dlab_status print_json(const memory_opts *o, json_t *model, const memory_row *rows, size_t n, dlab_error *err)
@@ -154,7 +174,8 @@ static dlab_status print_json(const memory_opts *o, json_t *model, const memory_
 static void print_csv(const memory_opts *o, const memory_row *rows, size_t n)
 {
     bool grouped = o->heads != o->kv_heads;
-    printf("kv_dtype,tokens,batch,k_bytes,v_bytes,bytes,gb,gib,bytes_per_token,multi_head_bytes\n");
+    printf(
+        "kv_dtype,tokens,batch,k_bytes,v_bytes,bytes,gb,gib,bytes_per_token,multi_head_bytes,block_size,waste_bytes\n");
     for (size_t i = 0; i < n; i++) {
         const memory_row *r = &rows[i];
         double bytes = (double)r->need.total_bytes;
@@ -162,29 +183,23 @@ static void print_csv(const memory_opts *o, const memory_row *rows, size_t n)
                r->tokens, r->batch, r->need.k_bytes, r->need.v_bytes, r->need.total_bytes, bytes / 1e9, bytes / 0x1p30,
                r->need.bytes_per_token);
         if (grouped) printf("%" PRId64, r->multi_head.total_bytes);
+        putchar(',');
+        if (r->block) printf("%" PRId64 ",%" PRId64, r->block, r->waste_bytes);
+        if (!r->block) putchar(',');
         putchar('\n');
     }
 }
 
-static void print_md(const memory_opts *o, const memory_row *rows, size_t n)
+static void print_notes(const memory_opts *o, bool grouped, bool paged)
 {
-    bool grouped = o->heads != o->kv_heads;
-    printf("KV memory = " FORMULA "\n          = 2 × %" PRId64 " × %" PRId64 " × %" PRId64
-           " × tokens × batch × bytes an element\n\n",
-           o->layers, o->kv_heads, o->head_dim);
-    printf("| kv dtype |   tokens |  batch | bytes/token |            bytes |        GB |       GiB |%s\n",
-           grouped ? " multi-head GB |" : "");
-    printf("|----------|---------:|-------:|------------:|-----------------:|----------:|----------:|%s\n",
-           grouped ? "--------------:|" : "");
-    for (size_t i = 0; i < n; i++) {
-        const memory_row *r = &rows[i];
-        double bytes = (double)r->need.total_bytes;
-        printf("| %-8s | %8" PRId64 " | %6" PRId64 " | %11" PRId64 " | %16" PRId64 " | %9.4g | %9.4g |", r->dtype,
-               r->tokens, r->batch, r->need.bytes_per_token, r->need.total_bytes, bytes / 1e9, bytes / 0x1p30);
-        if (grouped) printf(" %13.4g |", (double)r->multi_head.total_bytes / 1e9);
-        putchar('\n');
+    printf("\n1 GB = 10⁹ bytes, 1 GiB = 2³⁰ bytes. int8 and fp8 add 4 bytes of scale and zero point to each vector of "
+           "a head,"
+           " int4 to each 32 elements.");
+    if (paged) {
+        printf(" Waste: what the last block of each sequence holds beyond these tokens; over many lengths it is (block "
+               "- 1)/2"
+               " tokens a sequence on average.");
     }
-    printf("\n1 GB = 10⁹ bytes, 1 GiB = 2³⁰ bytes.");
     if (grouped) {
         printf(" Counting all %" PRId64
                " query heads (the multi-head formula) would overstate this by %.4g times: only %" PRId64
@@ -192,6 +207,29 @@ static void print_md(const memory_opts *o, const memory_row *rows, size_t n)
                o->heads, (double)o->heads / (double)o->kv_heads, o->kv_heads);
     }
     putchar('\n');
+}
+
+static void print_md(const memory_opts *o, const memory_row *rows, size_t n)
+{
+    bool grouped = o->heads != o->kv_heads, paged = o->block[0] > 0;
+    printf("KV memory = " FORMULA "\n          = 2 × %" PRId64 " × %" PRId64 " × %" PRId64
+           " × tokens × batch × bytes an element\n\n",
+           o->layers, o->kv_heads, o->head_dim);
+    printf("| kv dtype |   tokens |  batch | bytes/token |            bytes |        GB |       GiB |%s%s\n",
+           paged ? " block |      waste B | waste % |" : "", grouped ? " multi-head GB |" : "");
+    printf("|----------|---------:|-------:|------------:|-----------------:|----------:|----------:|%s%s\n",
+           paged ? "------:|-------------:|--------:|" : "", grouped ? "--------------:|" : "");
+    for (size_t i = 0; i < n; i++) {
+        const memory_row *r = &rows[i];
+        double bytes = (double)r->need.total_bytes, waste = (double)r->waste_bytes;
+        printf("| %-8s | %8" PRId64 " | %6" PRId64 " | %11" PRId64 " | %16" PRId64 " | %9.4g | %9.4g |", r->dtype,
+               r->tokens, r->batch, r->need.bytes_per_token, r->need.total_bytes, bytes / 1e9, bytes / 0x1p30);
+        if (paged)
+            printf(" %5" PRId64 " | %12" PRId64 " | %7.2f |", r->block, r->waste_bytes, 100 * waste / (bytes + waste));
+        if (grouped) printf(" %13.4g |", (double)r->multi_head.total_bytes / 1e9);
+        putchar('\n');
+    }
+    print_notes(o, grouped, paged);
 }
 
 static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit_code, dlab_error *err)

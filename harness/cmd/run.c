@@ -234,7 +234,13 @@ static dlab_status draw_plots(const run_opts *o, const dlab_spec *spec, const dl
     bool pictures = true;
     for (size_t i = 0; i < spec->n_plots; i++) {
         bool made = false;
-        DLAB_TRY(dlab_plot_render(r, &spec->plots[i], templates, dir, &made, err));
+        dlab_error e = {0};
+        dlab_status st = dlab_plot_render(r, &spec->plots[i], templates, dir, &made, &e);
+        if (st == DLAB_EUSAGE && o->n_sets > 0) { /* the point that it speaks of is set away */
+            fprintf(stderr, "dlab run: %s\n", e.msg);
+            continue;
+        }
+        if (st != DLAB_OK) return DLAB_FAIL(err, st, "%s", e.msg);
         fprintf(paths_stream(o), "plots: %s/%s.%s\n", dir, spec->plots[i].name, made ? "svg" : "gp");
         pictures = pictures && made;
     }

@@ -22,8 +22,9 @@ typedef struct {
  * must hand at least one token over. */
 int64_t dlab_requests_primed(const dlab_requests *q, int64_t i);
 
-/* A request's draws depend on its own seed and the plan's sample.seed. handles: [n] of dlab_engine_prime for each request (−1: none), or NULL. Appends to out (reserved before the clock
- * starts). Statuses other than ok and truncated are returned as errors; what was measured stays in *out. */
+/* A request's draws depend on its own seed and the plan's sample.seed. handles: [n] of dlab_engine_prime for each request
+ * (−1: none), or NULL. Of a prompt with several samples each is a request of its own: ids count up by requests->samples.
+ * Appends to out (reserved before the clock starts), and sets its status, t_end and kv_pool (the largest). Statuses other than ok and truncated are returned as errors; what was measured stays in *out. */
 dlab_status dlab_drive(dlab_target *t, dlab_clock *clock, const dlab_requests *requests, const int32_t *handles,
                        const dlab_drive_opts *opts, dlab_run *out, dlab_error *err);
 

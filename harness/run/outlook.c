@@ -1,5 +1,6 @@
 #include "harness/run/outlook.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +14,40 @@ static void give_up(dlab_outlook *o, dlab_status status, const char *reason)
     dlab_text_copy(o->reason, sizeof o->reason, reason);
 }
 
+/* What the longest sequence takes alone, against the whole pool: a run would find out at that request. pool: the effective
+ * kv.pool, in bytes. */
+static dlab_status check_pool(const dlab_point *p, const dlab_model *model, const dlab_engine_needs *needs,
+                              const char *pool, dlab_error *err)
+{
+    dlab_plan one = p->plan;
+    if (strcmp(one.kv_pool, "auto") == 0) return DLAB_OK; /* made to fit */
+    const long long bytes = strtoll(pool, NULL, 10);
+    dlab_engine_needs needs_one = *needs;
+    size_t need[DLAB_POOL_N];
+    const bool reserves = strcmp(one.kv_store, "contiguous") == 0 && strcmp(one.kv_growth, "fixed") == 0;
+    if (!reserves) one.kv_max_tokens = 0;
+    if (!reserves) one.kv_headroom = 1;
+    one.kv_growth = "fixed";
+    snprintf(one.kv_pool, sizeof one.kv_pool, "auto");
+    one.batch_size = needs_one.max_seqs = 1;
+    DLAB_TRY(dlab_engine_estimate(&one, model, &needs_one, need, err));
+    if ((long long)need[DLAB_POOL_KV] <= bytes) return DLAB_OK;
+    return DLAB_FAIL(
+        err, DLAB_EIMPOSSIBLE,
+        "the longest sequence has %lld tokens and takes %zu bytes of cache%s; the whole pool (kv.pool) has %lld",
+        (long long)needs->max_tokens, need[DLAB_POOL_KV], reserves ? ", reserved" : "", bytes);
+}
+
 static void estimate(const dlab_point *p, const dlab_model *model, dlab_outlook *o)
 {
     dlab_engine_needs needs = {0};
     dlab_error e = {0};
-    dlab_workload_needs(&p->workload, p->plan.batch_size, &needs);
     dlab_plan effective;
-    dlab_status st = dlab_engine_effective(&p->plan, model, &needs, &effective, &e);
+    const dlab_workload_host host = {.batch_size = p->plan.batch_size, .context = dlab_model_get_info(model)->context};
+    dlab_status st = dlab_workload_needs(&p->workload, &host, &needs, &e);
+    if (st == DLAB_OK) st = dlab_engine_effective(&p->plan, model, &needs, &effective, &e);
     if (st == DLAB_OK) o->plan = effective;
+    if (st == DLAB_OK) st = check_pool(p, model, &needs, effective.kv_pool, &e);
     if (st == DLAB_OK) st = dlab_engine_estimate(&p->plan, model, &needs, o->bytes, &e);
     if (st == DLAB_EIMPOSSIBLE || st == DLAB_ENOTBUILT) give_up(o, st, e.msg);
     if (st != DLAB_OK) return; /* any other failure is the worker's to find and to tell */

@@ -13,6 +13,7 @@
 #include "harness/run/resume.h"
 #include "harness/run/run.h"
 #include "harness/run/wire.h"
+#include "results/warnings.h"
 
 #define STRIKES 2 /* crashes or hangs of a point, after which the rest of its repeats is not tried */
 
@@ -144,6 +145,7 @@ static dlab_status summarize(dlab_point_result *p, dlab_error *err)
     if (measured > 0 && measured < p->n_planned) {
         snprintf(p->warnings, sizeof p->warnings, "%zu of %zu repeats measured", measured, p->n_planned);
     }
+    dlab_point_warn(p);
     dlab_settings effective = {0};
     DLAB_TRY(dlab_settings_copy(&p->runs[0]->effective, &effective, err));
     dlab_settings_free(&p->effective);

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,15 +48,22 @@ static dlab_status find_eos(const dlab_session *s, int32_t *eos, dlab_error *err
     return DLAB_OK;
 }
 
+static dlab_workload_host workload_host(const dlab_session *s)
+{
+    const dlab_model_info *m = s->opts.model ? dlab_model_get_info(s->opts.model) : NULL;
+    const int32_t vocab = m ? m->vocab : 2 * FIRST_WORD;
+    return (dlab_workload_host){.batch_size = s->plan.batch_size,
+                                .context = m ? m->context : 0,
+                                .first_id = vocab > FIRST_WORD ? FIRST_WORD : 0,
+                                .vocab = vocab};
+}
+
 static dlab_status build_requests(dlab_session *s, dlab_error *err)
 {
-    int32_t vocab = s->opts.model ? dlab_model_get_info(s->opts.model)->vocab : 2 * FIRST_WORD;
-    int32_t first = vocab > FIRST_WORD ? FIRST_WORD : 0;
-    int64_t batch = s->target->ops->plan(s->target)->batch_size;
-    dlab_workload other = s->workload;
-    other.seed = s->workload.seed ^ 0x77a5; /* warm-up must not leave the measured tokens in any cache */
-    DLAB_TRY(dlab_workload_build(&s->workload, batch, first, vocab, &s->requests, err));
-    DLAB_TRY(dlab_workload_build(&other, batch, first, vocab, &s->warmup, err));
+    dlab_workload_host host = workload_host(s);
+    DLAB_TRY(dlab_workload_build(&s->workload, &host, &s->requests, err));
+    host.warmup = true;
+    DLAB_TRY(dlab_workload_build(&s->workload, &host, &s->warmup, err));
     s->handles = malloc((s->requests.n > 0 ? (size_t)s->requests.n : 1) * sizeof *s->handles);
     if (!s->handles) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %" PRId64 " requests", s->requests.n);
     for (int64_t i = 0; i < s->requests.n; i++) s->handles[i] = -1;
@@ -75,7 +83,8 @@ dlab_status dlab_session_create(const dlab_session_opts *opts, dlab_session **ou
     dlab_status st = s->model_name ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "no memory for a session");
     dlab_engine_needs needs = {0};
     if (st != DLAB_OK) goto done;
-    dlab_workload_needs(&s->workload, s->plan.batch_size, &needs);
+    const dlab_workload_host host = workload_host(s);
+    DLAB_TRY_DONE(st, dlab_workload_needs(&s->workload, &host, &needs, err));
     DLAB_TRY_DONE(st, opts->target->create(&s->plan, opts->model, &needs, &s->target, err));
     DLAB_TRY_DONE(st, build_requests(s, err));
     DLAB_TRY_DONE(st, find_eos(s, &s->eos, err));
@@ -153,7 +162,16 @@ static double unix_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void keep_memory(const dlab_session *s, int64_t growths_before, bool rss_is_ours, dlab_run *out)
+/* What plan and model say; NaN where there is no model, or a plan that only the null target takes. */
+static double token_bytes(const dlab_session *s)
+{
+    double bytes = NAN;
+    const dlab_plan *plan = s->target->ops->plan(s->target);
+    if (!s->opts.model) return NAN;
+    return dlab_kv_plan_token_bytes(plan, dlab_model_get_info(s->opts.model), &bytes, NULL) == DLAB_OK ? bytes : NAN;
+}
+
+static void keep_memory(const dlab_session *s, const dlab_kv_stats *before, bool rss_is_ours, dlab_run *out)
 {
     dlab_mem_stats mem = {0};
     dlab_kv_stats kv = {0};
@@ -161,8 +179,15 @@ static void keep_memory(const dlab_session *s, int64_t growths_before, bool rss_
     for (int p = 0; p < DLAB_POOL_N; p++) out->pool_peak[p] = (int64_t)mem.pool[p].peak_bytes;
     out->mem_peak = (int64_t)mem.peak_bytes;
     out->weight_bytes = (int64_t)mem.pool[DLAB_POOL_WEIGHTS].used_bytes;
-    out->kv_pool = kv.pool_bytes;
-    out->kv_growths = kv.n_growths - growths_before;
+    if (out->kv_pool < 0) out->kv_pool = kv.pool_bytes; /* no step told */
+    out->kv_growths = kv.n_growths - before->n_growths;
+    out->kv_growth_ns = kv.growth_ns - before->growth_ns;
+    out->kv_evictions = kv.n_evictions - before->n_evictions;
+    out->kv_copies = kv.n_copies - before->n_copies;
+    out->kv_hit_tokens = kv.hit_tokens - before->hit_tokens;
+    out->kv_asked_tokens = kv.asked_tokens - before->asked_tokens;
+    out->kv_token_bytes = token_bytes(s);
+    out->memory_limit = s->target->ops->plan(s->target)->memory_limit_bytes;
     if (rss_is_ours) out->rss_peak = dlab_probe_rss_peak_bytes();
 }
 
@@ -178,7 +203,7 @@ static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
     bool rss_is_ours = dlab_probe_rss_reset();
     out->started_unix = unix_now();
     dlab_status st = dlab_drive(s->target, dlab_clock_real(), &s->requests, s->handles, &o, out, err);
-    keep_memory(s, before.n_growths, rss_is_ours, out);
+    keep_memory(s, &before, rss_is_ours, out);
     return st;
 }
 

@@ -342,6 +342,42 @@ static dlab_status make_included(const maker *m, dlab_error *err)
     return DLAB_OK;
 }
 
+/* ---- plots of one point ------------------------------------------------------------------------------------------------------ */
+
+static bool is_at(dlab_point *p, const dlab_plot_spec *plot)
+{
+    for (size_t i = 0; i < plot->n_at; i++) {
+        char text[DLAB_PARAM_STR + 32];
+        const char *value = dlab_settings_get(&p->axes, plot->at[i].key);
+        dlab_spec_table table;
+        const dlab_param *param = value ? NULL : dlab_spec_find(plot->at[i].key, &table);
+        if (param) {
+            dlab_param_print(param, dlab_spec_object(p, table), text, sizeof text);
+            value = text;
+        }
+        if (!value || strcmp(value, plot->at[i].value) != 0) return false;
+    }
+    return true;
+}
+
+/* Found before the sweep, not after it. With --set the points may be others than the file's author thought of, and the plot
+ * is left out instead. */
+static dlab_status check_plots(const maker *m, dlab_error *err)
+{
+    dlab_spec *s = m->b->spec;
+    const dlab_yaml_node *plots = dlab_yaml_get(dlab_yaml_root(s->yaml), "plots");
+    for (size_t i = 0; i < s->n_plots && m->b->n_sets == 0; i++) {
+        size_t n = 0;
+        if (strcmp(s->plots[i].template_name, "stack") != 0) continue;
+        for (size_t k = 0; k < s->n_points; k++) n += is_at(&s->points[k], &s->plots[i]);
+        if (n == 1) continue;
+        return dlab_spec_fail(m->b, DLAB_EFORMAT, in_file(plots->items[i]), err,
+                              "plots: %s: a stack shows one point; its `at` matches %zu of %zu", s->plots[i].name, n,
+                              s->n_points);
+    }
+    return DLAB_OK;
+}
+
 dlab_status dlab_spec_make_points(dlab_spec_build *b, const char *default_model, dlab_error *err)
 {
     maker *m = calloc(1, sizeof *m);
@@ -366,7 +402,9 @@ dlab_status dlab_spec_make_points(dlab_spec_build *b, const char *default_model,
     if (s->n_points == 0) {
         const dlab_yaml_node *exclude = dlab_yaml_get(dlab_yaml_root(s->yaml), "exclude");
         st = dlab_spec_fail(b, DLAB_EFORMAT, in_file(exclude), err, "exclude: no point is left");
+        goto done;
     }
+    st = check_plots(m, err);
 done:
     free(m);
     return st;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/text.h"
 #include "harness/spec/spec_parts.h"
 
 #define WORDS_MAX 64
@@ -230,8 +230,28 @@ static dlab_status read_report(dlab_spec_build *b, const dlab_yaml_node *node, d
     return read_claims(b, dlab_yaml_get(node, "claims"), err);
 }
 
+/* The stack's point, its values as points have them. */
+static dlab_status read_plot_at(const dlab_spec_build *b, const dlab_yaml_node *at, dlab_plot_spec *plot,
+                                dlab_error *err)
+{
+    dlab_settings s = {0};
+    dlab_status st = axis_map(b, "plots: at", at, &s, err);
+    if (st == DLAB_OK && s.n > DLAB_PLOT_AT_MAX) {
+        st = dlab_spec_fail(b, DLAB_EFORMAT, (dlab_spec_place){at, NULL}, err, "plots: at: %zu axes; at most %d", s.n,
+                            DLAB_PLOT_AT_MAX);
+    }
+    if (st == DLAB_OK) plot->n_at = s.n;
+    for (size_t i = 0; st == DLAB_OK && i < s.n; i++) {
+        dlab_text_copy(plot->at[i].key, sizeof plot->at[i].key, s.items[i].key);
+        dlab_text_copy(plot->at[i].value, sizeof plot->at[i].value, s.items[i].value);
+    }
+    dlab_settings_free(&s);
+    return st;
+}
+
 static dlab_status read_plots(dlab_spec_build *b, const dlab_yaml_node *node, dlab_error *err)
 {
+    dlab_spec *s = b->spec;
     DLAB_TRY(dlab_spec_expect(b, "plots", node, DLAB_YAML_SEQ, err));
     for (size_t i = 0; i < node->n; i++) {
         const dlab_yaml_node *plot = node->items[i];
@@ -244,7 +264,12 @@ static dlab_status read_plots(dlab_spec_build *b, const dlab_yaml_node *node, dl
             DLAB_TRY(axis_name(b, "plots: series", series->items[k], err));
         }
     }
-    return dlab_plot_parse(b->spec->yaml, node, b->spec->plots, &b->spec->n_plots, err);
+    DLAB_TRY(dlab_plot_parse(s->yaml, node, s->plots, &s->n_plots, err));
+    for (size_t i = 0; i < node->n; i++) {
+        const dlab_yaml_node *at = dlab_yaml_get(node->items[i], "at");
+        if (at) DLAB_TRY(read_plot_at(b, at, &s->plots[i], err));
+    }
+    return DLAB_OK;
 }
 
 /* ---- the file --------------------------------------------------------------------------------------------------------- */

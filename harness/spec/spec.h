@@ -11,14 +11,18 @@
 
 /* `workload:` — what the engine is asked to do. Sweepable. */
 typedef struct {
-    const char *kind; /* "batch": all requests arrive at once */
-    int64_t requests; /* 0: batch.size */
-    int64_t prompt;   /* tokens measured as prefill; 0 only with depth > 0 */
-    int64_t output;   /* tokens produced; ≥ 1 */
-    int64_t depth;    /* tokens already in the cache, prefilled once and not timed */
-    bool ragged;      /* prompt lengths spread evenly over [prompt/2, prompt] instead of equal */
-    bool ignore_eos;  /* default true: exact output lengths */
-    int64_t seed;     /* of the prompts' token ids */
+    const char *kind;      /* "batch": all requests arrive at once */
+    int64_t requests;      /* prompts; 0: as many as fill batch.size */
+    int64_t prompt;        /* tokens measured as prefill; 0 only with depth > 0 */
+    const char *lengths;   /* of the prompts: "fixed", "spread", "lognormal" */
+    int64_t prompt_sd;     /* lognormal: standard deviation of the lengths, whose mean is `prompt` */
+    int64_t prompt_max;    /* lognormal: longer draws are drawn again; 0: what the model's context holds */
+    int64_t shared_prefix; /* the first so many tokens of every prompt are the same */
+    int64_t samples;       /* answers to each prompt, from one prefill; ≥ 1 */
+    int64_t output;        /* tokens of an answer; ≥ 1 */
+    int64_t depth;         /* tokens already in the cache, prefilled once and not timed */
+    bool ignore_eos;       /* default true: exact output lengths */
+    int64_t seed;          /* of the prompts' token ids and lengths */
 } dlab_workload;
 
 /* `measure:` — how. Not sweepable. */

@@ -10,6 +10,12 @@ static const char *const *workload_kinds(void)
     return list;
 }
 
+static const char *const *workload_lengths(void)
+{
+    static const char *const list[] = {"fixed", "spread", "lognormal", NULL};
+    return list;
+}
+
 static const char *const *measure_orders(void)
 {
     static const char *const list[] = {"interleaved", "grouped", "random", NULL};
@@ -39,18 +45,29 @@ const dlab_param *dlab_workload_params(size_t *n)
         CHOICE(dlab_workload, "workload.kind", kind, "batch", workload_kinds,
                "how requests arrive; batch: all at once, when the clock starts"),
         INT(dlab_workload, "workload.requests", requests, "0", 0, 65536,
-            "how many requests a run serves; 0: as many as batch.size"),
+            "how many prompts a run serves; 0: as many as fill batch.size with their answers"),
         INT(dlab_workload, "workload.prompt", prompt, "128", 0, 1048576,
             "tokens of each prompt, computed while the clock runs; 0 needs workload.depth above 0"),
-        INT(dlab_workload, "workload.output", output, "32", 1, 1048576, "tokens that each request produces"),
+        CHOICE(dlab_workload, "workload.lengths", lengths, "fixed", workload_lengths,
+               "of the prompts; fixed: all are workload.prompt; spread: evenly over [prompt/2, prompt], in a seeded "
+               "order; lognormal: drawn, with workload.prompt as their mean and workload.prompt_sd as their standard "
+               "deviation, at least 1"),
+        INT(dlab_workload, "workload.prompt_sd", prompt_sd, "0", 0, 1048576,
+            "lognormal: standard deviation of the lengths themselves, not of their logarithm"),
+        INT(dlab_workload, "workload.prompt_max", prompt_max, "0", 0, 1048576,
+            "lognormal: a longer draw is drawn again; 0: only what the model's context cannot hold is"),
+        INT(dlab_workload, "workload.shared_prefix", shared_prefix, "0", 0, 1048576,
+            "the first so many tokens of every prompt are the same, as a system prompt is; every prompt must be "
+            "longer"),
+        INT(dlab_workload, "workload.samples", samples, "1", 1, 4096,
+            "answers to each prompt, which is computed once for all of them; each takes a place of batch.size"),
+        INT(dlab_workload, "workload.output", output, "32", 1, 1048576, "tokens that each answer has"),
         INT(dlab_workload, "workload.depth", depth, "0", 0, 1048576,
             "tokens that are already there when the clock starts; the cache is filled with them once, untimed"),
-        BOOL(dlab_workload, "workload.ragged", ragged, "false",
-             "prompt lengths spread evenly over [prompt/2, prompt], in a seeded order, instead of all equal"),
         BOOL(dlab_workload, "workload.ignore_eos", ignore_eos, "true",
              "go on past the end-of-text token, so that output lengths are exact"),
         INT(dlab_workload, "workload.seed", seed, "1", 0, 9007199254740992.0,
-            "of the prompts' token ids; same seed, same tokens"),
+            "of the prompts' token ids and lengths; same seed, same requests"),
     };
     *n = NELEMS(table);
     return table;
@@ -134,12 +151,16 @@ const dlab_spec_word *dlab_spec_words(size_t *n)
         {"report.claims", "ratio", "number", "", "the ratio to the baseline claimed"},
         {"report.claims", "text", "string", "", "the claim in words"},
         {"plots", "name", "word", "", "stem of the files"},
-        {"plots", "template", "word", "", "`lines` or `bars`"},
+        {"plots", "template", "word", "lines", "`lines`, `bars`, or `stack`: the memory of one run over its time"},
         {"plots", "title", "string", "", "above the picture"},
         {"plots", "x", "axis", "",
          "lines: a numeric axis; bars: leave it out for a label made of the axes not in series"},
-        {"plots", "y", "metric", "", "what is drawn"},
+        {"plots", "y", "metric", "", "what is drawn (lines, bars)"},
+        {"plots", "reference", "metric", "",
+         "lines: a second metric of the same unit, such as a formula's, thin and dashed in the colours of the series"},
         {"plots", "series", "list of axes", "", "one line, or one colour of bars, for each combination of these"},
+        {"plots", "at", "map", "", "stack: axes and values of the one point; its first run that counts is drawn"},
+        {"plots", "only", "word", "", "stack: `kv` leaves weights and activations out"},
         {"plots", "logx", "bool", "false", "logarithmic x (lines)"},
         {"plots", "logy", "bool", "false", "logarithmic y (lines)"},
     };
@@ -151,19 +172,13 @@ const dlab_spec_reserved *dlab_spec_reserved_words(size_t *n)
 {
     static const dlab_spec_reserved table[] = {
         {"device", NULL, {"cuda", "sim"}},
-        {"kv.store", NULL, {"paged"}},
-        {"kv.k", NULL, {"bf16", "int8", "fp8", "int4"}},
-        {"kv.v", NULL, {"bf16", "int8", "fp8", "int4"}},
         {"weights.dtype", NULL, {"f32", "f16", "bf16", "int8", "fp8", "int4"}},
         {"compute", NULL, {"f16", "bf16"}},
         {"batch.mode", NULL, {"continuous"}},
         {"isa", NULL, {"vnni", "bf16"}},
         {"workload.kind", NULL, {"poisson", "trace"}},
-        {"attention.pattern", "dense", {"local_strided", "sink_window", "topk_pages"}},
+        {"attention.pattern", NULL, {"sink_window", "topk_pages"}},
         {"attention.key_rank", "", {NULL}},
-        {"kv.block_size", "", {NULL}},
-        {"kv.prefix_cache", "off", {NULL}},
-        {"kv.pool", "", {NULL}},
         {"weights.keep", "", {NULL}},
         {"weights.outlier_threshold", "", {NULL}},
         {"batch.budget", "rows", {"lengths"}},

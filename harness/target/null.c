@@ -15,6 +15,7 @@ typedef struct {
     size_t n, cap, max_seqs;
     dlab_step_token *tokens; /* [max_seqs] */
     int64_t *admitted;       /* [max_seqs] */
+    int64_t *cached;         /* [max_seqs] zeros: nothing is ever cached */
     int32_t n_primed;
 } null_target;
 
@@ -29,6 +30,7 @@ static void destroy(dlab_target *t)
     free(s->queue);
     free(s->tokens);
     free(s->admitted);
+    free(s->cached);
     free(s);
 }
 
@@ -50,7 +52,8 @@ dlab_status dlab_null_create(const dlab_plan *plan, const dlab_engine_needs *nee
         (size_t)(plan->batch_size > 0 && plan->batch_size < needs->max_seqs ? plan->batch_size : needs->max_seqs);
     s->tokens = calloc(s->max_seqs, sizeof *s->tokens);
     s->admitted = calloc(s->max_seqs, sizeof *s->admitted);
-    if (!s->tokens || !s->admitted) {
+    s->cached = calloc(s->max_seqs, sizeof *s->cached);
+    if (!s->tokens || !s->admitted || !s->cached) {
         destroy(&s->base);
         return DLAB_FAIL(err, DLAB_EOOM, "no memory for %lld sequences", (long long)needs->max_seqs);
     }
@@ -68,14 +71,19 @@ static dlab_status create(const dlab_plan *plan, const dlab_model *model, const 
 static dlab_status submit(dlab_target *t, const dlab_engine_request *r, dlab_error *err)
 {
     null_target *s = null_of(t);
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 64;
+    size_t samples = r->samples > 1 ? (size_t)r->samples : 1;
+    if (s->cap - s->n < samples) {
+        size_t cap = 2 * s->cap > s->n + samples ? 2 * s->cap : s->n + samples + 63;
         null_request *q = realloc(s->queue, cap * sizeof *q);
         if (!q) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu requests", cap);
         s->queue = q;
         s->cap = cap;
     }
-    s->queue[s->n++] = (null_request){.id = r->id, .n_prompt = r->n_prompt, .max_new = r->max_new};
+    /* the prompt is computed once, by the first of them */
+    for (size_t i = 0; i < samples; i++) {
+        s->queue[s->n++] =
+            (null_request){.id = r->id + (int64_t)i, .n_prompt = i == 0 ? r->n_prompt : 0, .max_new = r->max_new};
+    }
     return DLAB_OK;
 }
 
@@ -95,6 +103,7 @@ static dlab_status step(dlab_target *t, dlab_step *out, dlab_error *err)
     size_t running = s->n < s->max_seqs ? s->n : s->max_seqs, kept = 0;
     *out = (dlab_step){.tokens = s->tokens,
                        .admitted = s->admitted,
+                       .admitted_cached = s->cached,
                        .n_tokens = (int32_t)running,
                        .seqs = (int32_t)running,
                        .slots = (int32_t)s->max_seqs,

@@ -1,37 +1,72 @@
-/* What the attention ops share: tiles of rows, the walk over a sequence's segments, products of queries with keys, and
- * weighted sums of values.
+/* What the attention ops share: tiles of rows, which tokens their rows visit, and the work of one piece of positions.
  *
- * A tile is some rows of the step by one KV head; its queries, all query heads of that KV head for each row, read every
- * key and value together. Each (row, head, token) or (row, head, element) is computed in an order of its own that
- * depends on nothing else, so tiles and segments may be cut in any way. */
+ * A tile is some rows of one sequence by one KV head; a group is those of its rows whose visited tokens of one piece begin
+ * alike, so that their queries, all query heads of that KV head for each row, read every key and value together. Each
+ * (row, head, token) or (row, head, element) is computed in an order of its own that depends on nothing else, so tiles,
+ * groups and segments may be cut in any way. Pieces are cut by position. */
 #ifndef DLAB_KERNELS_CPU_ATTN_H
 #define DLAB_KERNELS_CPU_ATTN_H
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/dot.h"
 
 #define TILE_QUERIES 32 /* about as many queries a tile as keep the loads shared and the scores in the first cache */
 #define TILE_ROWS    8
 
-/* Rows a tile: few when sequences bring few rows, so that there are tiles enough for all threads. */
-static inline int64_t attn_tile_rows(const dlab_desc_head *desc, int64_t n_rows, int64_t queries_per_row)
+/* The part of the args that all attention ops have. */
+typedef struct {
+    const dlab_desc_head *desc;
+    const dlab_kv_view *kv;
+    const int32_t *lists; /* of spans: first[R · span_heads + 1]; NULL: dense */
+    const dlab_span *spans;
+    int64_t span_heads, n_rows, n_heads, per_row; /* per_row: query heads of a KV head */
+    float scale;
+} attn;
+
+static inline attn attn_of(dlab_at desc, const dlab_kv_view *kv, const dlab_span_table *spans, int64_t n_rows,
+                           int64_t n_heads, float scale)
 {
-    const int64_t rows_per_seq = desc->n_seqs > 0 ? n_rows / desc->n_seqs : n_rows;
-    const int64_t fit = dlab_min_i64(TILE_ROWS, dlab_max_i64(1, TILE_QUERIES / queries_per_row));
+    attn a = {.desc = dlab_host_ptr(desc), .kv = kv, .n_rows = n_rows, .n_heads = n_heads, .scale = scale};
+    a.per_row = n_heads / kv->n_kv_heads;
+    if (!spans->at.buf.ptr) return a;
+    a.lists = dlab_host_ptr(spans->at);
+    a.span_heads = spans->heads;
+    a.spans = (const dlab_span *)(a.lists + n_rows * spans->heads + 1);
+    return a;
+}
+
+/* Rows a tile: few when sequences bring few rows, so that there are tiles enough for all threads. */
+static inline int64_t attn_tile_rows(const attn *a)
+{
+    const int64_t rows_per_seq = a->desc->n_seqs > 0 ? a->n_rows / a->desc->n_seqs : a->n_rows;
+    const int64_t fit = dlab_min_i64(TILE_ROWS, dlab_max_i64(1, TILE_QUERIES / a->per_row));
     return dlab_max_i64(1, dlab_min_i64(fit, rows_per_seq));
 }
 
-/* Rows of one sequence, by one KV head. */
+static inline int64_t attn_tiles(const attn *a) { return dlab_ceil_div(a->n_rows, attn_tile_rows(a)); }
+
+/* Rows first … first + n − 1, all of one sequence, by KV head `group`; query heads head … head + per_row − 1. */
 typedef struct {
+    const attn *a;
     const dlab_desc_row *rows; /* of the step */
     const dlab_desc_seq *seq;
     const dlab_desc_seg *segs; /* of the sequence */
-    int64_t first, n;          /* rows */
-    int64_t group, head;       /* KV head; query heads head … head + per_row − 1 */
-    int64_t per_row;
+    int64_t first, n, group, head;
 } attn_tile;
 
-/* Tokens that a row of the tile sees. */
+/* The part of rows [first, last) that is one sequence's. */
+static inline attn_tile attn_tile_at(const attn *a, int64_t first, int64_t last, int64_t group)
+{
+    attn_tile t = {.a = a, .rows = dlab_desc_rows(a->desc), .first = first, .n = 1, .group = group};
+    t.head = group * a->per_row;
+    t.seq = dlab_desc_seqs(a->desc) + t.rows[first].seq;
+    t.segs = dlab_desc_segs(a->desc) + t.seq->seg_begin;
+    while (first + t.n < last && t.rows[first + t.n].seq == t.rows[first].seq) t.n++;
+    return t;
+}
+
+/* ---- which tokens a row visits ---- */
+
+/* Tokens 0 … that a row may see. */
 static inline int64_t attn_visible(const attn_tile *t, int64_t row)
 {
     return dlab_max_i64(0, dlab_min_i64((int64_t)t->rows[row].pos + 1, t->seq->len));
@@ -44,233 +79,99 @@ static inline int64_t attn_most_visible(const attn_tile *t)
     return most;
 }
 
-/* The part of rows [first, last) that is one sequence's. */
-static inline attn_tile attn_tile_at(const dlab_desc_head *desc, const dlab_kv_view *kv, int64_t n_heads, int64_t first,
-                                     int64_t last, int64_t group)
+/* Tokens of a span at positions below `end`. */
+static inline int64_t span_below(const dlab_span *s, int64_t end)
 {
-    const int64_t per_row = n_heads / kv->n_kv_heads;
-    attn_tile t = {.rows = dlab_desc_rows(desc), .first = first, .n = 1, .group = group, .per_row = per_row};
-    t.head = group * per_row;
-    t.seq = dlab_desc_seqs(desc) + t.rows[first].seq;
-    t.segs = dlab_desc_segs(desc) + t.seq->seg_begin;
-    while (first + t.n < last && t.rows[first + t.n].seq == t.rows[first].seq) t.n++;
-    return t;
+    const int64_t reach = end - s->begin;
+    if (reach <= 0) return 0;
+    return dlab_min_i64(s->count, s->step == 1 ? reach : dlab_ceil_div(reach, s->step));
 }
 
-/* A stretch of tokens that lie at a fixed distance in memory. */
+/* Spans of one row, cut to positions [begin, end). */
 typedef struct {
-    const char *base; /* of token `begin` */
-    int64_t stride;   /* bytes */
+    const dlab_span *next, *last; /* of the table */
+    dlab_span whole;              /* what a dense row visits */
     int64_t begin, end;
-} attn_run;
+} attn_visits;
 
-/* The segment that holds `token`, or n_segs. */
-static inline int64_t attn_find_segment(const attn_tile *t, int64_t token)
+static inline attn_visits attn_visits_of(const attn_tile *t, int64_t row, int64_t begin, int64_t end)
 {
-    int64_t low = 0, high = t->seq->n_segs;
+    const attn *a = t->a;
+    attn_visits v = {.begin = begin, .end = dlab_min_i64(end, attn_visible(t, row))};
+    if (!a->lists) {
+        v.whole = (dlab_span){(int32_t)begin, (int32_t)dlab_max_i64(0, v.end - begin), 1};
+        return v;
+    }
+    const int32_t *list = a->lists + row * a->span_heads + (a->span_heads > 1 ? t->group : 0);
+    const dlab_span *low = a->spans + list[0], *high = v.last = a->spans + list[1];
     while (low < high) {
-        const int64_t mid = (low + high) / 2;
-        if ((int64_t)t->segs[mid].tok_begin + t->segs[mid].n_tok <= token)
+        const dlab_span *mid = low + (high - low) / 2;
+        if (mid->begin + (int64_t)(mid->count - 1) * mid->step < begin)
             low = mid + 1;
         else
             high = mid;
     }
-    return low;
+    v.next = low;
+    return v;
 }
 
-/* The run of keys (or values) in segment s, cut to tokens [begin, end); false when there is none left. */
-static inline bool attn_run_of(const attn_tile *t, const dlab_kv_view *kv, bool keys, int64_t s, int64_t begin,
-                               int64_t end, attn_run *run)
+static inline bool attn_visits_next(attn_visits *v, dlab_span *out)
 {
-    if (s >= t->seq->n_segs) return false;
-    const dlab_desc_seg *seg = &t->segs[s];
-    run->begin = dlab_max_i64(begin, seg->tok_begin);
-    run->end = dlab_min_i64(end, (int64_t)seg->tok_begin + seg->n_tok);
-    run->stride = keys ? kv->k_token_stride : kv->v_token_stride;
-    const int64_t head = t->group * (keys ? kv->k_head_stride : kv->v_head_stride);
-    run->base = (const char *)dlab_host_ptr(keys ? kv->k : kv->v) + (keys ? seg->k_off : seg->v_off) + head +
-                (run->begin - seg->tok_begin) * run->stride;
-    return run->begin < run->end;
+    if (v->whole.count > 0) {
+        *out = v->whole;
+        v->whole.count = 0;
+        return true;
+    }
+    while (v->next < v->last && v->next->begin < v->end) {
+        dlab_span s = *v->next++;
+        const int32_t before = (int32_t)span_below(&s, v->begin);
+        s.count = (int32_t)span_below(&s, v->end) - before;
+        s.begin += before * s.step;
+        *out = s;
+        if (s.count > 0) return true;
+    }
+    return false;
 }
 
-/* ---- scores ---- */
+static inline int64_t attn_count(const attn_tile *t, int64_t row, int64_t begin, int64_t end)
+{
+    attn_visits v = attn_visits_of(t, row, begin, end);
+    dlab_span s;
+    int64_t n = 0;
+    while (attn_visits_next(&v, &s)) n += s.count;
+    return n;
+}
 
-/* Where query i of a tile has its vector and its scores. */
+/* Whether one of two rows visits the first tokens of what the other visits. */
+static inline bool attn_alike(const attn_tile *t, int64_t row, int64_t other, int64_t begin, int64_t end)
+{
+    if (!t->a->lists) return true;
+    attn_visits v = attn_visits_of(t, row, begin, end), w = attn_visits_of(t, other, begin, end);
+    dlab_span s, u;
+    while (attn_visits_next(&v, &s) && attn_visits_next(&w, &u)) {
+        if (s.begin != u.begin || s.step != u.step) return false;
+        if (s.count != u.count) return !attn_visits_next(s.count < u.count ? &v : &w, &s);
+    }
+    return true;
+}
+
+/* Rows of a tile, from `first` on, that visit alike. */
 typedef struct {
-    const float *q;
-    float *scores; /* of token `origin` on */
-} attn_query;
+    int64_t first, n, longest, most; /* the row that visits most tokens, and how many */
+    int64_t count[TILE_ROWS];        /* tokens of each row */
+} attn_group;
 
-DLAB_INLINE void scores_of_run(const attn_query *query, int64_t n, const attn_run *run, int64_t origin, int64_t d,
-                               float scale, const dlab_dtype type)
+static inline attn_group attn_group_at(const attn_tile *t, int64_t first, int64_t begin, int64_t end)
 {
-    for (int64_t t = run->begin; t < run->end; t += 4) {
-        const int64_t n_tok = dlab_min_i64(4, run->end - t);
-        const void *k[4];
-        for (int64_t c = 0; c < 4; c++) k[c] = run->base + (t - run->begin + dlab_min_i64(c, n_tok - 1)) * run->stride;
-        for (int64_t i = 0; i < n; i += DOT_ROWS) {
-            const int rows = (int)dlab_min_i64(DOT_ROWS, n - i);
-            const float *q[DOT_ROWS];
-            float out[DOT_ROWS * 4];
-            for (int r = 0; r < rows; r++) q[r] = query[i + r].q;
-            dot_rows(q, k, d, rows, type, out);
-            for (int r = 0; r < rows; r++)
-                for (int64_t c = 0; c < n_tok; c++) query[i + r].scores[t + c - origin] = out[4 * r + c] * scale;
-        }
+    attn_group g = {.first = first, .longest = first};
+    for (int64_t r = first; r < t->first + t->n; r++, g.n++) {
+        if (r > first && !attn_alike(t, g.longest, r, begin, end)) break;
+        g.count[g.n] = attn_count(t, r, begin, end);
+        if (r > first && g.count[g.n] <= g.most) continue;
+        g.longest = r;
+        g.most = g.count[g.n];
     }
-}
-
-/* Scores of tokens [begin, end) for the n queries; scores[0] of each is token begin's. */
-static inline void attn_tile_scores(const attn_tile *t, const dlab_kv_view *kv, const attn_query *query, int64_t n,
-                                    int64_t begin, int64_t end, float scale)
-{
-    attn_run run;
-    for (int64_t s = attn_find_segment(t, begin); attn_run_of(t, kv, true, s, begin, end, &run); s++) {
-        switch (kv->k_dtype) {
-        case DLAB_F16:
-            scores_of_run(query, n, &run, begin, kv->head_dim, scale, DLAB_F16);
-            break;
-        case DLAB_BF16:
-            scores_of_run(query, n, &run, begin, kv->head_dim, scale, DLAB_BF16);
-            break;
-        default:
-            scores_of_run(query, n, &run, begin, kv->head_dim, scale, DLAB_F32);
-            break;
-        }
-    }
-}
-
-/* ---- values ---- */
-
-/* Adds weight · value for tokens [begin, end) of `run` to queries' out [d]. */
-typedef struct {
-    const float *weight; /* of token `origin` on */
-    float *out;
-    int64_t n_tok; /* tokens from origin on that this query sees */
-} attn_sum;
-
-DLAB_INLINE void values_columns(const attn_sum *sum, const int queries, const attn_run *run, int64_t origin,
-                                int64_t begin, int64_t end, int64_t column, const int n_vec, const dlab_dtype type)
-{
-    vf o[VALUE_QUERIES][4];
-    DLAB_UNROLL
-    for (int i = 0; i < queries; i++)
-        for (int j = 0; j < n_vec; j++) o[i][j] = vf_load(sum[i].out + column + j * VF);
-    for (int64_t t = begin; t < end; t++) {
-        const char *v = run->base + (t - run->begin) * run->stride;
-        vf u[4];
-        DLAB_UNROLL
-        for (int j = 0; j < n_vec; j++) u[j] = vf_load_as(v, column + j * VF, type);
-        DLAB_UNROLL
-        for (int i = 0; i < queries; i++) {
-            const vf w = vf_set1(sum[i].weight[t - origin]);
-            DLAB_UNROLL
-            for (int j = 0; j < n_vec; j++) o[i][j] = vf_fma(w, u[j], o[i][j]);
-        }
-    }
-    DLAB_UNROLL
-    for (int i = 0; i < queries; i++)
-        for (int j = 0; j < n_vec; j++) vf_store(sum[i].out + column + j * VF, o[i][j]);
-}
-
-DLAB_INLINE void values_block(const attn_sum *sum, const int queries, const attn_run *run, int64_t origin,
-                              int64_t begin, int64_t end, int64_t d, const dlab_dtype type)
-{
-    if (begin >= end) return;
-    int64_t column = 0;
-    for (; column + 4 * VF <= d; column += 4 * VF)
-        values_columns(sum, queries, run, origin, begin, end, column, 4, type);
-    for (; column + VF <= d; column += VF) values_columns(sum, queries, run, origin, begin, end, column, 1, type);
-    if (column >= d) return;
-    for (int i = 0; i < queries; i++) {
-        vf o = vf_load_n(sum[i].out + column, d - column);
-        for (int64_t t = begin; t < end; t++) {
-            const vf u = vf_load_n_as(run->base + (t - run->begin) * run->stride, column, d - column, type);
-            o = vf_fma(vf_set1(sum[i].weight[t - origin]), u, o);
-        }
-        vf_store_n(sum[i].out + column, d - column, o);
-    }
-}
-
-/* Queries see different numbers of tokens: what all of a group see is done together, the rest one by one. */
-DLAB_INLINE void values_group(const attn_sum *sum, const int queries, const attn_run *run, int64_t origin, int64_t d,
-                              const dlab_dtype type)
-{
-    int64_t common = run->end;
-    for (int i = 0; i < queries; i++) common = dlab_min_i64(common, origin + sum[i].n_tok);
-    common = dlab_max_i64(common, run->begin);
-    values_block(sum, queries, run, origin, run->begin, common, d, type);
-    for (int i = 0; i < queries; i++) {
-        const int64_t end = dlab_min_i64(run->end, origin + sum[i].n_tok);
-        values_block(sum + i, 1, run, origin, common, end, d, type);
-    }
-}
-
-DLAB_INLINE void values_of_run_as(const attn_sum *sum, int64_t n, const attn_run *run, int64_t origin, int64_t d,
-                                  const dlab_dtype type)
-{
-    int64_t i = 0;
-    for (; i + VALUE_QUERIES <= n; i += VALUE_QUERIES) values_group(sum + i, VALUE_QUERIES, run, origin, d, type);
-#if VALUE_QUERIES >= 4
-    if (n - i == 3) {
-        values_group(sum + i, 3, run, origin, d, type);
-        return;
-    }
-    if (n - i == 2) {
-        values_group(sum + i, 2, run, origin, d, type);
-        return;
-    }
-#endif
-    if (n - i == 1) values_group(sum + i, 1, run, origin, d, type);
-}
-
-/* Adds to each query's out the weighted values of tokens [begin, begin + its n_tok). */
-static inline void attn_tile_values(const attn_tile *t, const dlab_kv_view *kv, const attn_sum *sum, int64_t n,
-                                    int64_t begin, int64_t end)
-{
-    attn_run run;
-    for (int64_t s = attn_find_segment(t, begin); attn_run_of(t, kv, false, s, begin, end, &run); s++) {
-        switch (kv->v_dtype) {
-        case DLAB_F16:
-            values_of_run_as(sum, n, &run, begin, kv->head_dim, DLAB_F16);
-            break;
-        case DLAB_BF16:
-            values_of_run_as(sum, n, &run, begin, kv->head_dim, DLAB_BF16);
-            break;
-        default:
-            values_of_run_as(sum, n, &run, begin, kv->head_dim, DLAB_F32);
-            break;
-        }
-    }
-}
-
-/* ---- softmax ---- */
-
-/* s := exp(s − max(s)) over n ≥ 1 scores; returns the maximum and their sum. */
-static inline float attn_exp(float *s, int64_t n, float *sum)
-{
-    int64_t i = 0;
-    float most = s[0];
-    vf m = vf_set1(most), total = vf_set1(0);
-    for (; i + VF <= n; i += VF) m = vf_max(m, vf_load(s + i));
-    most = vf_max_lane(m);
-    for (; i < n; i++) most = s[i] > most ? s[i] : most;
-    for (i = 0; i + VF <= n; i += VF) {
-        vf e = vf_exp(vf_sub(vf_load(s + i), vf_set1(most)));
-        vf_store(s + i, e);
-        total = vf_add(total, e);
-    }
-    if (i < n) {
-        vf_store_n(s + i, n - i, vf_exp(vf_sub(vf_load_n(s + i, n - i), vf_set1(most))));
-        total = vf_add(total, vf_load_n(s + i, n - i));
-    }
-    *sum = vf_sum(total);
-    return most;
-}
-
-static inline void scale_row(float *x, int64_t n, float by)
-{
-    for (int64_t i = 0; i < n; i++) x[i] *= by;
+    return g;
 }
 
 #endif

@@ -1,50 +1,75 @@
-/* Weighted sums of values with the probabilities in memory. A task is (tile of rows, KV head). */
-#include "kernels/cpu/attn.h"
+/* Weighted sums of values with the probabilities in memory, piece by piece. A task is (tile of rows, KV head). */
+#include "kernels/cpu/attn_piece.h"
 
-static int64_t tile_rows(const dlab_attn_unfused_args *a)
+static attn values_of(const dlab_attn_unfused_args *a)
 {
-    return attn_tile_rows(dlab_host_ptr(a->desc), a->n_rows, a->n_heads / a->kv.n_kv_heads);
+    return attn_of(a->desc, &a->kv, &a->spans, a->n_rows, a->n_heads, a->scale);
 }
 
 static int64_t values_tasks(const void *args, int phase)
 {
     (void)phase;
     const dlab_attn_unfused_args *a = args;
-    return dlab_ceil_div(a->n_rows, tile_rows(a)) * a->kv.n_kv_heads;
+    const attn at = values_of(a);
+    return attn_tiles(&at) * a->kv.n_kv_heads;
 }
 
 static size_t values_scratch(const void *args)
 {
-    const dlab_attn_unfused_args *a = args;
-    return (size_t)dlab_max_i64(TILE_QUERIES, a->n_heads / a->kv.n_kv_heads) * sizeof(attn_sum);
+    const attn at = values_of(args);
+    return attn_work_at(&at, NULL, NULL);
 }
 
-static void values_tile(const dlab_attn_unfused_args *a, const attn_tile *t, attn_sum *sum)
+static float *out_of(const dlab_attn_unfused_args *a, int64_t row, int64_t head)
 {
-    const int64_t d = a->kv.head_dim;
+    return (float *)dlab_host_ptr(a->out) + (row * a->n_heads + head) * a->kv.head_dim;
+}
+
+/* The weights are copied: scales are put into them. */
+static void add_group(const dlab_attn_unfused_args *a, const attn_tile *t, const attn_group *g, int64_t begin,
+                      const attn_work *w)
+{
     int64_t n = 0;
-    for (int64_t r = t->first; r < t->first + t->n; r++) {
-        for (int64_t h = t->head; h < t->head + t->per_row; h++, n++) {
-            const float *weight = (const float *)dlab_host_ptr(a->scores) + (h * a->n_rows + r) * a->max_len;
-            float *out = (float *)dlab_host_ptr(a->out) + (r * a->n_heads + h) * d;
-            memset(out, 0, (size_t)d * sizeof(float));
-            sum[n] = (attn_sum){weight, out, attn_visible(t, r)};
+    for (int64_t i = 0; i < g->n; i++) {
+        const int64_t row = g->first + i, before = attn_count(t, row, 0, begin);
+        if (g->count[i] == 0) continue;
+        for (int64_t h = t->head; h < t->head + t->a->per_row; h++) {
+            const float *weight = (const float *)dlab_host_ptr(a->scores) + (h * a->n_rows + row) * a->max_len + before;
+            float *copy = w->scores + n * SCORES_STRIDE;
+            memcpy(copy, weight, (size_t)g->count[i] * sizeof *copy);
+            w->sum[n++] = (attn_sum){copy, out_of(a, row, h), g->count[i]};
         }
     }
-    attn_tile_values(t, &a->kv, sum, n, 0, attn_most_visible(t));
+    if (n > 0) attn_piece_values(t, g, begin, begin + DLAB_ATTN_PIECE, n, w);
+}
+
+static void values_tile(const dlab_attn_unfused_args *a, const attn_tile *t, const attn_work *w)
+{
+    for (int64_t r = t->first; r < t->first + t->n; r++)
+        memset(out_of(a, r, t->head), 0, (size_t)(t->a->per_row * a->kv.head_dim) * sizeof(float));
+    const int64_t most = attn_most_visible(t);
+    for (int64_t begin = 0; begin < most; begin += DLAB_ATTN_PIECE) {
+        for (int64_t r = t->first; r < t->first + t->n;) {
+            const attn_group g = attn_group_at(t, r, begin, begin + DLAB_ATTN_PIECE);
+            add_group(a, t, &g, begin, w);
+            r += g.n;
+        }
+    }
 }
 
 static void values_run(const void *args, int phase, int64_t begin, int64_t end, void *scratch)
 {
     (void)phase;
     const dlab_attn_unfused_args *a = args;
-    const dlab_desc_head *desc = dlab_host_ptr(a->desc);
-    const int64_t groups = a->kv.n_kv_heads, rows = tile_rows(a);
+    const attn at = values_of(a);
+    const int64_t groups = a->kv.n_kv_heads, rows = attn_tile_rows(&at);
+    attn_work w;
+    attn_work_at(&at, scratch, &w);
     for (int64_t task = begin; task < end; task++) {
-        const int64_t group = task % groups, last = dlab_min_i64((task / groups + 1) * rows, a->n_rows);
+        const int64_t last = dlab_min_i64((task / groups + 1) * rows, a->n_rows);
         for (int64_t r = task / groups * rows; r < last;) {
-            const attn_tile t = attn_tile_at(desc, &a->kv, a->n_heads, r, last, group);
-            values_tile(a, &t, scratch);
+            const attn_tile t = attn_tile_at(&at, r, last, task % groups);
+            values_tile(a, &t, &w);
             r += t.n;
         }
     }

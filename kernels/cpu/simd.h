@@ -44,21 +44,33 @@ DLAB_INLINE float vf_sum(vf v)
     return out[0];
 }
 
-/* Element i on of an array of type t (F32, F16 or BF16); t is a constant where this is inlined. */
+/* The nearest whole number, halves to even. |v| < 2²², or infinite, or NaN. */
+DLAB_INLINE vf vf_round(vf v)
+{
+    const vf magic = vf_set1(12582912.0f); /* 1.5·2²³: sums with it have no place for fractions */
+    return vf_sub(vf_add(v, magic), magic);
+}
+
+/* Element i on of an array of type t (F32, F16, BF16, or U8, E4M3, E5M2 without their scales; E4M3 divided by 256); t is a
+ * constant where this is inlined. */
 DLAB_INLINE vf vf_load_as(const void *p, int64_t i, dlab_dtype t)
 {
     if (t == DLAB_F16) return vf_load_f16((const uint16_t *)p + i);
     if (t == DLAB_BF16) return vf_load_bf16((const uint16_t *)p + i);
+    if (t == DLAB_U8) return vf_load_u8((const uint8_t *)p + i);
+    if (t == DLAB_E4M3) return vf_load_e4m3((const uint8_t *)p + i);
+    if (t == DLAB_E5M2) return vf_load_e5m2((const uint8_t *)p + i);
     return vf_load((const float *)p + i);
 }
 
 /* The first n < VF lanes, the others 0. */
 DLAB_INLINE vf vf_load_n_as(const void *p, int64_t i, int64_t n, dlab_dtype t)
 {
-    uint16_t half[VF] = {0};
+    uint16_t some[VF] = {0};
     if (t == DLAB_F32) return vf_load_n((const float *)p + i, n);
-    memcpy(half, (const uint16_t *)p + i, (size_t)n * sizeof half[0]);
-    return vf_load_as(half, 0, t);
+    const size_t size = t == DLAB_F16 || t == DLAB_BF16 ? 2 : 1;
+    memcpy(some, (const char *)p + (size_t)i * size, (size_t)n * size);
+    return vf_load_as(some, 0, t);
 }
 
 /* eˣ within 2 units in the last place where the result is a normal number; 0 below that, at most 2¹²⁷·√2 above; NaN

@@ -35,11 +35,30 @@ DLAB_INLINE vf vf_pow2_low_bits(vf t)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(127)), 23));
 }
 
+/* v, but 0 where it is NaN */
+DLAB_INLINE vf vf_zero_nan(vf v) { return _mm256_and_ps(_mm256_cmp_ps(v, v, _CMP_ORD_Q), v); }
+
 DLAB_INLINE __m128 half_sum(vf v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
 DLAB_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
 {
     __m128 ab = _mm_hadd_ps(half_sum(a), half_sum(b)), cd = _mm_hadd_ps(half_sum(c), half_sum(d));
     _mm_storeu_ps(out, _mm_hadd_ps(ab, cd));
+}
+DLAB_INLINE vf vf_add_pairs(vf a, vf b)
+{
+    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+}
+/* Many sums over lanes at once: vf_fold4 begins four, vf_fold ends VF of them, VF/4 results of vf_fold4 in order. */
+DLAB_INLINE vf vf_fold4(vf a, vf b, vf c, vf d)
+{
+    vf ab = _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
+    vf cd = _mm256_add_ps(_mm256_blend_ps(c, d, 0xf0), _mm256_permute2f128_ps(c, d, 0x21));
+    return vf_add_pairs(ab, cd);
+}
+DLAB_INLINE vf vf_fold(const vf *x)
+{
+    vf sums = vf_add_pairs(x[0], x[1]); /* lower half: a and c of each x, upper half: b and d */
+    return _mm256_permutevar8x32_ps(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 DLAB_INLINE float vf_max_lane(vf v)
 {
@@ -57,6 +76,40 @@ DLAB_INLINE vf vf_load_bf16(const uint16_t *p)
 {
     __m256i w = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
+}
+DLAB_INLINE vf vf_load_u8(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+DLAB_INLINE vf vf_load_e5m2(const uint8_t *p)
+{
+    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)p)), 8));
+}
+/* Divided by 256: the exponent is 8 less in f16. */
+DLAB_INLINE vf vf_load_e4m3(const uint8_t *p)
+{
+    __m128i w = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p)), 7);
+    return _mm256_cvtph_ps(_mm_and_si128(w, _mm_set1_epi16((short)0xbfff)));
+}
+/* The lower, or the upper, nibbles of VF bytes. */
+DLAB_INLINE vf vf_load_nibbles_of(const uint8_t *p, int upper)
+{
+    __m256i w = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    return _mm256_cvtepi32_ps(upper ? _mm256_srli_epi32(w, 4) : _mm256_and_si256(w, _mm256_set1_epi32(15)));
+}
+/* Scales and zero points of the cache: the upper 24 bits of each word, and the lower 8. */
+DLAB_INLINE void vf_load_scales(const void *p, vf *scale, vf *zero)
+{
+    const __m256i w = _mm256_loadu_si256(p);
+    *scale = _mm256_castsi256_ps(_mm256_andnot_si256(_mm256_set1_epi32(255), w));
+    *zero = _mm256_cvtepi32_ps(_mm256_and_si256(w, _mm256_set1_epi32(255)));
+}
+/* Of whole numbers 0 … 255. */
+DLAB_INLINE void vf_store_u8(uint8_t *p, vf v)
+{
+    __m256i q = _mm256_cvtps_epi32(v);
+    __m128i w = _mm_packus_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+    _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(w, w));
 }
 DLAB_INLINE float f16_bits_to_f32(uint16_t h) { return _cvtsh_ss(h); }
 DLAB_INLINE vf vf_load_i8(const int8_t *p)

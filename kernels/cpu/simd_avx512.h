@@ -35,6 +35,9 @@ DLAB_INLINE vf vf_pow2_low_bits(vf t)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(t), _mm512_set1_epi32(127)), 23));
 }
 
+/* v, but 0 where it is NaN */
+DLAB_INLINE vf vf_zero_nan(vf v) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v); }
+
 DLAB_INLINE __m128 quarter_sum(vf v)
 {
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -44,6 +47,24 @@ DLAB_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
 {
     __m128 ab = _mm_hadd_ps(quarter_sum(a), quarter_sum(b)), cd = _mm_hadd_ps(quarter_sum(c), quarter_sum(d));
     _mm_storeu_ps(out, _mm_hadd_ps(ab, cd));
+}
+/* Many sums over lanes at once: vf_fold4 begins four, vf_fold ends VF of them, VF/4 results of vf_fold4 in order. */
+DLAB_INLINE vf vf_fold4(vf a, vf b, vf c, vf d)
+{
+    const int swap = _MM_SHUFFLE(1, 0, 3, 2);
+    vf ab = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, swap));
+    vf cd = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, c, d), _mm512_shuffle_f32x4(c, d, swap));
+    return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+}
+DLAB_INLINE vf vf_add_pairs(vf a, vf b)
+{
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+}
+DLAB_INLINE vf vf_fold(const vf *x)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    vf sums = vf_add_pairs(vf_add_pairs(x[0], x[1]), vf_add_pairs(x[2], x[3])); /* quarter i: of each x the i-th */
+    return _mm512_permutexvar_ps(order, sums);
 }
 DLAB_INLINE float vf_max_lane(vf v) { return _mm512_reduce_max_ps(v); }
 
@@ -56,6 +77,38 @@ DLAB_INLINE vf vf_load_bf16(const uint16_t *p)
 {
     __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
+}
+DLAB_INLINE vf vf_load_u8(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+DLAB_INLINE vf vf_load_e5m2(const uint8_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p)), 8));
+}
+/* Divided by 256: the exponent is 8 less in f16. */
+DLAB_INLINE vf vf_load_e4m3(const uint8_t *p)
+{
+    __m256i w = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)), 7);
+    return _mm512_cvtph_ps(_mm256_and_si256(w, _mm256_set1_epi16((short)0xbfff)));
+}
+/* The lower, or the upper, nibbles of VF bytes. */
+DLAB_INLINE vf vf_load_nibbles_of(const uint8_t *p, int upper)
+{
+    __m512i w = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_cvtepi32_ps(upper ? _mm512_srli_epi32(w, 4) : _mm512_and_si512(w, _mm512_set1_epi32(15)));
+}
+/* Scales and zero points of the cache: the upper 24 bits of each word, and the lower 8. */
+DLAB_INLINE void vf_load_scales(const void *p, vf *scale, vf *zero)
+{
+    const __m512i w = _mm512_loadu_si512(p);
+    *scale = _mm512_castsi512_ps(_mm512_andnot_si512(_mm512_set1_epi32(255), w));
+    *zero = _mm512_cvtepi32_ps(_mm512_and_si512(w, _mm512_set1_epi32(255)));
+}
+/* Of whole numbers 0 … 255. */
+DLAB_INLINE void vf_store_u8(uint8_t *p, vf v)
+{
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
 }
 DLAB_INLINE float f16_bits_to_f32(uint16_t h) { return _cvtsh_ss(h); }
 DLAB_INLINE vf vf_load_i8(const int8_t *p)

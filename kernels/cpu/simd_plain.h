@@ -41,6 +41,9 @@ DLAB_INLINE vf vf_pow2_low_bits(vf t)
     return (vf)(((vu)t + 127u) << 23);
 }
 
+/* v, but 0 where it is NaN */
+DLAB_INLINE vf vf_zero_nan(vf v) { return (vf)((vi)v & (v == v)); }
+
 DLAB_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
 {
     out[0] = (a[0] + a[1]) + (a[2] + a[3]);
@@ -48,6 +51,13 @@ DLAB_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
     out[2] = (c[0] + c[1]) + (c[2] + c[3]);
     out[3] = (d[0] + d[1]) + (d[2] + d[3]);
 }
+/* Many sums over lanes at once: vf_fold4 begins four, vf_fold ends VF of them, VF/4 results of vf_fold4 in order. */
+DLAB_INLINE vf vf_fold4(vf a, vf b, vf c, vf d)
+{
+    return (vf){(a[0] + a[1]) + (a[2] + a[3]), (b[0] + b[1]) + (b[2] + b[3]), (c[0] + c[1]) + (c[2] + c[3]),
+                (d[0] + d[1]) + (d[2] + d[3])};
+}
+DLAB_INLINE vf vf_fold(const vf *x) { return x[0]; }
 DLAB_INLINE float vf_max_lane(vf v)
 {
     float a = v[0] > v[1] ? v[0] : v[1], b = v[2] > v[3] ? v[2] : v[3];
@@ -63,6 +73,37 @@ DLAB_INLINE void vf_store_f16(uint16_t *p, vf v)
     for (int i = 0; i < VF; i++) p[i] = dlab_f32_to_f16(v[i]);
 }
 DLAB_INLINE vf vf_load_bf16(const uint16_t *p) { return (vf)((vi){p[0], p[1], p[2], p[3]} << 16); }
+DLAB_INLINE vf vf_load_u8(const uint8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
+DLAB_INLINE vf vf_load_e5m2(const uint8_t *p)
+{
+    return (vf){dlab_e5m2_to_f32(p[0]), dlab_e5m2_to_f32(p[1]), dlab_e5m2_to_f32(p[2]), dlab_e5m2_to_f32(p[3])};
+}
+/* Divided by 256, as the others have it. */
+DLAB_INLINE vf vf_load_e4m3(const uint8_t *p)
+{
+    return (vf){dlab_e4m3_to_f32(p[0]), dlab_e4m3_to_f32(p[1]), dlab_e4m3_to_f32(p[2]), dlab_e4m3_to_f32(p[3])} *
+           0x1p-8f;
+}
+/* The lower, or the upper, nibbles of VF bytes. */
+DLAB_INLINE vf vf_load_nibbles_of(const uint8_t *p, int upper)
+{
+    const int shift = upper ? 4 : 0;
+    return (vf){(float)(p[0] >> shift & 15), (float)(p[1] >> shift & 15), (float)(p[2] >> shift & 15),
+                (float)(p[3] >> shift & 15)};
+}
+/* Scales and zero points of the cache: the upper 24 bits of each word, and the lower 8. */
+DLAB_INLINE void vf_load_scales(const void *p, vf *scale, vf *zero)
+{
+    vi w;
+    memcpy(&w, p, sizeof w);
+    *scale = (vf)(w & ~255);
+    *zero = __builtin_convertvector(w & 255, vf);
+}
+/* Of whole numbers 0 … 255. */
+DLAB_INLINE void vf_store_u8(uint8_t *p, vf v)
+{
+    for (int i = 0; i < VF; i++) p[i] = (uint8_t)v[i];
+}
 DLAB_INLINE float f16_bits_to_f32(uint16_t h) { return dlab_f16_to_f32(h); }
 DLAB_INLINE vf vf_load_i8(const int8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
 DLAB_INLINE void vf_load_nibbles(const uint8_t *p, vf *lo, vf *hi)

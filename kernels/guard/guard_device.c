@@ -3,6 +3,7 @@
  *   - Every buffer has a mapping of its own, closed to all access but while a command that declares it runs; then only
  *     the pages of the declared range are open, and for reading only where the command only reads. The buffer's end
  *     lies at the end of a page and a closed page follows, so that most overruns fault too.
+ *   - Of the pages at both ends of a range that an op writes, the bytes beside the range must be the same after it.
  *   - Commands run one by one at `sync`, never before; the caller's arguments are overwritten at the call and the
  *     destination of a download is filled with 0xFF until then.
  *   - Imported memory is a copy that no command may write. Freed buffers are unmapped.
@@ -46,6 +47,7 @@ typedef struct {
     size_t n_buffers, cap_buffers;
     command *commands;
     size_t n_commands, cap_commands;
+    char *edges; /* two pages for each operand */
 } guard_device;
 
 extern const dlab_device_ops dlab_device_guard; /* also in the generated table of devices */
@@ -75,6 +77,7 @@ static void guard_destroy(dlab_device *dev)
     dlab_device_close(d->inner);
     free(d->commands);
     free(d->buffers);
+    free(d->edges);
     free(d);
 }
 
@@ -86,7 +89,9 @@ static dlab_status guard_create(const dlab_device_opts *opts, dlab_device **out,
     d->base.ops = &dlab_device_guard;
     d->mem = opts->mem;
     d->page = (size_t)sysconf(_SC_PAGESIZE);
-    const dlab_status st = dlab_device_cpu.create(opts, &d->inner, err);
+    d->edges = malloc(2 * DLAB_MAX_OPERANDS * d->page);
+    const dlab_status st = d->edges ? dlab_device_cpu.create(opts, &d->inner, err)
+                                    : DLAB_FAIL(err, DLAB_EOOM, "no memory for the guard device's pages");
     if (st == DLAB_OK)
         *out = &d->base;
     else
@@ -141,6 +146,51 @@ static dlab_status close_ranges(const guard_device *d, const dlab_operand *o, in
     return DLAB_OK;
 }
 
+/* What lies before a range in its first page (side 0), or behind it in its last (side 1): open with it, but not the op's. */
+static char *edge_of(const guard_device *d, const dlab_operand *o, int side, size_t *bytes)
+{
+    char *begin = dlab_host_ptr(o->at), *end = begin + o->bytes;
+    const size_t before = (uintptr_t)begin % d->page, last = (uintptr_t)end % d->page;
+    *bytes = side == 0 ? before : last ? d->page - last : 0;
+    return side == 0 ? begin - before : end;
+}
+
+static bool is_writable(const command *c, const char *byte)
+{
+    for (int i = 0; i < c->n_ranges; i++) {
+        const char *begin = dlab_host_ptr(c->ranges[i].at);
+        if ((c->ranges[i].access & DLAB_WRITE) && byte >= begin && byte < begin + c->ranges[i].bytes) return true;
+    }
+    return false;
+}
+
+static void keep_edges(guard_device *d, const command *c)
+{
+    for (int i = 0; i < 2 * c->n_ranges; i++) {
+        const dlab_operand *o = &c->ranges[i / 2];
+        if (!(o->access & DLAB_WRITE) || o->bytes == 0) continue;
+        size_t bytes;
+        const char *edge = edge_of(d, o, i % 2, &bytes);
+        memcpy(d->edges + (size_t)i * d->page, edge, bytes);
+    }
+}
+
+static dlab_status check_edges(const guard_device *d, const command *c, dlab_error *err)
+{
+    for (int i = 0; i < 2 * c->n_ranges; i++) {
+        const dlab_operand *o = &c->ranges[i / 2];
+        if (!(o->access & DLAB_WRITE) || o->bytes == 0) continue;
+        size_t bytes;
+        const char *edge = edge_of(d, o, i % 2, &bytes), *kept = d->edges + (size_t)i * d->page;
+        for (size_t b = 0; b < bytes; b++) {
+            if (edge[b] == kept[b] || is_writable(c, edge + b)) continue;
+            return DLAB_FAIL(err, DLAB_EINTERNAL, "op %s, operand %d: wrote at %zu bytes %s its range",
+                             dlab_op_name(c->op), i / 2, i % 2 ? b + 1 : bytes - b, i % 2 ? "behind" : "before");
+        }
+    }
+    return DLAB_OK;
+}
+
 /* ---- running ---- */
 
 static dlab_status run_command(guard_device *d, command *c, dlab_error *err)
@@ -149,8 +199,10 @@ static dlab_status run_command(guard_device *d, command *c, dlab_error *err)
     void *first = dlab_host_ptr(c->ranges[0].at);
     switch (c->kind) {
     case COMMAND_OP:
+        keep_edges(d, c);
         DLAB_TRY(d->inner->ops->submit(d->inner, c->op, &c->args, err));
         DLAB_TRY(d->inner->ops->sync(d->inner, err));
+        DLAB_TRY(check_edges(d, c, err));
         break;
     case COMMAND_UPLOAD:
         memcpy(first, c->host, c->ranges[0].bytes);

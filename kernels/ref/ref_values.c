@@ -59,39 +59,6 @@ void dlab_ref_put_element(void *array, dlab_dtype dtype, int64_t i, double value
     memcpy(p, &h, sizeof h);
 }
 
-static const dlab_desc_seg *segment_of(const dlab_desc_head *desc, int32_t seq, int32_t token)
-{
-    const dlab_desc_seq *s = &dlab_desc_seqs(desc)[seq];
-    const dlab_desc_seg *segs = dlab_desc_segs(desc) + s->seg_begin;
-    for (int32_t i = 0; i < s->n_segs; i++)
-        if (token >= segs[i].tok_begin && token - segs[i].tok_begin < segs[i].n_tok) return &segs[i];
-    assert(!"a token that no segment holds");
-    return NULL;
-}
-
-const void *dlab_ref_cached_k(const dlab_kv_view *kv, const dlab_desc_head *desc, int32_t seq, int32_t token,
-                              int32_t head)
-{
-    const dlab_desc_seg *seg = segment_of(desc, seq, token);
-    return (const char *)dlab_host_ptr(kv->k) + seg->k_off + head * kv->k_head_stride +
-           (token - seg->tok_begin) * kv->k_token_stride;
-}
-
-const void *dlab_ref_cached_v(const dlab_kv_view *kv, const dlab_desc_head *desc, int32_t seq, int32_t token,
-                              int32_t head)
-{
-    const dlab_desc_seg *seg = segment_of(desc, seq, token);
-    return (const char *)dlab_host_ptr(kv->v) + seg->v_off + head * kv->v_head_stride +
-           (token - seg->tok_begin) * kv->v_token_stride;
-}
-
-double dlab_ref_dot(const float *q, const void *k, dlab_dtype k_dtype, int32_t dim)
-{
-    double sum = 0;
-    for (int32_t i = 0; i < dim; i++) sum += (double)q[i] * dlab_ref_element(k, k_dtype, i);
-    return sum;
-}
-
 int32_t dlab_ref_argmax(const float *logits, int32_t n)
 {
     int32_t best = 0;

@@ -1,5 +1,6 @@
 # Curves over an axis of numbers. Variables come from the head that decodelab writes in front of this text:
-# NAME DATA TITLE XLABEL YLABEL KEYTITLE CAPTION CAPTION2 LOGX LOGY SPREAD N LABEL[] COLOUR[] MARK[] XMIN XMAX YMIN YMAX.
+# NAME DATA TITLE XLABEL YLABEL KEYTITLE REFERENCE CAPTION CAPTION2 LOGX LOGY SPREAD N LABEL[] COLOUR[] MARK[] XMIN XMAX
+# YMIN YMAX.
 
 # Okabe and Ito's colours, told apart with every kind of colour vision; marks and dashes say the same once more.
 array RGB[7] = [0x0072B2, 0xD55E00, 0x009E73, 0xCC79A7, 0xE69F00, 0x56B4E9, 0x333333]
@@ -33,16 +34,14 @@ do for [pass = 1:2] {
         set terminal pngcairo size 1440,900 fontscale 1.35 linewidth 1.4 pointscale 1.4 font 'sans-serif,13' noenhanced
         set output NAME.'.png'
     }
-    if (SPREAD) {
-        plot NaN notitle, \
-             for [i = 1:N] DATA index (i - 1) using 1:3:(0):($4 - $3) with vectors \
-                 heads size screen 0.005, 90 fixed linetype 1 linecolor rgb rgb(i) linewidth 1.2 notitle, \
-             for [i = 1:N] DATA index (i - 1) using 1:2 with linespoints \
-                 dashtype dash(i) linecolor rgb rgb(i) linewidth 2.2 pointtype shape(i) pointsize 1.0 title LABEL[i]
-    } else {
-        plot NaN notitle, \
-             for [i = 1:N] DATA index (i - 1) using 1:2 with linespoints \
-                 dashtype dash(i) linecolor rgb rgb(i) linewidth 2.2 pointtype shape(i) pointsize 1.0 title LABEL[i]
-    }
+    plot NaN notitle, \
+         for [i = 1:(SPREAD ? N : 0)] DATA index (i - 1) using 1:3:(0):($4 - $3) with vectors \
+             heads size screen 0.005, 90 fixed linetype 1 linecolor rgb rgb(i) linewidth 1.2 notitle, \
+         for [i = 1:N] DATA index (i - 1) using 1:2 with linespoints \
+             dashtype dash(i) linecolor rgb rgb(i) linewidth 2.2 pointtype shape(i) pointsize 1.0 title LABEL[i], \
+         for [i = 1:(REFERENCE eq '' ? 0 : N)] DATA index (i - 1) using 1:6 with lines \
+             dashtype (14, 8) linecolor rgb rgb(i) linewidth 1 notitle, \
+         for [i = 1:(REFERENCE ne '')] NaN with lines \
+             dashtype (14, 8) linecolor rgb '#333333' linewidth 1 title REFERENCE
     unset output
 }

@@ -37,11 +37,36 @@ static void device_busy(const dlab_run *r, const dlab_metric_window *w, dlab_met
     share(s.seconds, s.steps > 0 ? dlab_events_length_ns(r) * 1e-9 : 0, s.steps, out);
 }
 
+static void seqs_peak(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    int32_t most = 0;
+    for (size_t i = 0; i < r->n_steps; i++)
+        if (r->steps[i].seqs > most) most = r->steps[i].seqs;
+    *out = DLAB_METRIC_MISSING;
+    if (r->n_steps > 0) *out = (dlab_metric_value){.value = most, .n = (int64_t)r->n_steps};
+}
+
+static void preemptions(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    int64_t n = 0;
+    *out = DLAB_METRIC_MISSING;
+    for (size_t i = 0; i < r->n_steps; i++) {
+        if (r->steps[i].preempted < 0) return;
+        n += r->steps[i].preempted;
+    }
+    if (r->n_steps > 0) *out = (dlab_metric_value){.value = (double)n, .n = (int64_t)r->n_steps};
+}
+
 static const dlab_metric metrics[] = {
     {"pad_util", "1", DLAB_HIGHER_IS_BETTER, false, "useful rows / rows computed, padding being the rest", pad_util},
     {"slot_util", "1", DLAB_HIGHER_IS_BETTER, false, "live sequences / (batch.size x steps)", slot_util},
     {"budget_util", "1", DLAB_HIGHER_IS_BETTER, false,
      "rows / the rows that the budget allowed, over the steps that had one; missing without a budget", budget_util},
+    {"seqs_peak", "1", DLAB_HIGHER_IS_BETTER, false, "most live sequences in one step", seqs_peak},
+    {"preemptions", "1", DLAB_LOWER_IS_BETTER, false,
+     "sequences that gave their place back, to be computed again later", preemptions},
     {"device_busy", "1", DLAB_HIGHER_IS_BETTER, false, "time inside steps / the whole run", device_busy},
 };
 

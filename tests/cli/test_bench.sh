@@ -30,6 +30,8 @@ is "sequences" "$(tests -p 4 -n 0 -npl 1,3 | tr '\n' ';')" "pp4;pp4 npl3;"
 is "settings multiply" "$(tests -p 4 -n 0 -t 1,2 -fa 0,1 -ctk f16,f32 -ub 2,4 | wc -l)" 16
 is "long names" "$(tests --n-prompt 4 --n-gen 2 --threads 1 --flash-attn 1 --cache-type-k f32 --batch-size 64 --ubatch-size 32 --repetitions 2 --no-warmup --progress --delay 0 | tr '\n' ';')" "pp4;tg2;"
 
+is "every format of the cache" "$(tests -p 4 -n 2 -ctk f32,f16,bf16,int8,fp8,fp8_e5m2,int4 -ctv int8 | wc -l)" 14
+
 # what became of a value is said
 tests -p 4 -n 0 -fa 0 -b 64 -ub 32 >/dev/null || fail "-fa -b -ub"
 for said in "-fa 0 is attention.kernel=unfused" "-b 64 is batch.token_budget=64" "-ub 32 is batch.chunk=32"; do
@@ -78,7 +80,8 @@ refused() {
     is "$*: lines on standard error" "$(wc -l <"$scratch/err")" 1
     grep -q -- "$pattern" "$scratch/err" || fail "$*: does not match \"$pattern\""
 }
-refused "-ctk: q8_0 would be kv.k=int8 here, which is not built.*f16, f32" -m synthetic:tiny -ctk q8_0
+refused "-ctk: q8_0 is not a format here (.*no zero point.*); the nearest is -ctk int8 (all: .*int8" -m synthetic:tiny -ctk q8_0
+refused "-ctv: q4_1 is not a format here (.*); the nearest is -ctv int4" -m synthetic:tiny -ctv f16,q4_1
 refused "-ctv: \"q9\" is not a cache type" -m synthetic:tiny -ctv f16,q9
 refused "unknown flag -ctq; did you mean -ctk" -ctq f16
 refused "-fa: \"2\" is not known" -m synthetic:tiny -fa 2

@@ -73,6 +73,7 @@ refused "kv.stor.*kv.store" generate -m synthetic:tiny -p x --set kv.stor=none
 refused "kv.store.*contiguous" ppl -m synthetic:tiny --set kv.store=contigous
 refused "batch.size" bench -m synthetic:tiny --set batch.size=0
 refused "-n: 0 is out of range" generate -m synthetic:tiny -p x -n 0
+refused "--samples: 0 is out of range" generate -m synthetic:tiny -p x --samples 0
 refused "-n: needs a value" generate -m synthetic:tiny -p x -n
 refused "-o: \"xml\"" generate -m synthetic:tiny -p x -o xml
 refused "one of -p TEXT and -f FILE" generate -m synthetic:tiny
@@ -102,6 +103,21 @@ done
 "$DLAB" tokenize -m synthetic:tiny -p Hi | head -1 | grep -q '^72' || fail "tokenize as text"
 ok generate -m synthetic:tiny -p Hi -n 4
 ok generate -m synthetic:tiny -f "$scratch/short.txt" -n 4 --set kv.store=none
+# several answers from one prompt: all the same at temperature 0, different above, each as a run of its own would give it
+for store in contiguous paged; do
+    ok generate -m synthetic:tiny -p Hello -n 6 --samples 3 --set kv.store=$store -o json
+    tr -d ' \n' <"$scratch/out" | grep -o '"ids":\[[^]]*\]' >"$scratch/ids"
+    [ "$(wc -l <"$scratch/ids")" = 3 ] || fail "--samples 3 gives not three answers: $(cat "$scratch/ids")"
+    [ "$(sort -u "$scratch/ids" | wc -l)" = 1 ] || fail "greedy samples differ: $(cat "$scratch/ids")"
+    ok generate -m synthetic:tiny -p Hello -n 6 --samples 3 --set kv.store=$store --set sample.temperature=1 -o json
+    tr -d ' \n' <"$scratch/out" | grep -o '"ids":\[[^]]*\]' >"$scratch/ids"
+    [ "$(sort -u "$scratch/ids" | wc -l)" = 3 ] || fail "samples at temperature 1 are the same: $(cat "$scratch/ids")"
+    ok generate -m synthetic:tiny -p Hello -n 6 --set kv.store=$store --set sample.temperature=1 -o json
+    [ "$(tr -d ' \n' <"$scratch/out" | grep -o '"ids":\[[^]]*\]')" = "$(head -1 "$scratch/ids")" ] ||
+        fail "the first of three samples is not the one that is given alone"
+done
+ok generate -m synthetic:tiny -p Hello -n 6 --samples 2
+[ "$(grep -c '^--- [12] of 2$' "$scratch/out")" = 2 ] || fail "two answers as text: $(cat "$scratch/out")"
 ok ppl -m synthetic:tiny -c 32 --chunks 2 --save-nll "$scratch/a file.json"
 grep -q "random" "$scratch/out" || fail "ppl does not say that a synthetic model's figures mean nothing"
 [ "$(tr ',' '\n' <"$scratch/a file.json" | grep -cE '[0-9]\.[0-9]{7,}')" = 62 ] || fail "--save-nll has not 2 × 31 values"
@@ -111,7 +127,9 @@ grep -q "no/folder.json" "$scratch/err" || fail "--save-nll does not name its pa
 ok list --docs
 grep -q "kv.store" "$scratch/out" || fail "list --docs lacks kv.store"
 ok list axes
-grep -q contiguous "$scratch/out" || fail "list axes lacks contiguous"
+for word in contiguous paged int8 fp8_e5m2 int4 local_strided attention.pattern; do
+    grep -q "$word" "$scratch/out" || fail "list axes lacks $word"
+done
 ok env
 grep -q "^cpu_model" "$scratch/out" || fail "env lacks cpu_model"
 

@@ -43,7 +43,7 @@ import numpy as np
 with h5py.File(sys.argv[1], "r") as f:
     assert f["spec"][()] == open(sys.argv[2], "rb").read(), "the experiment is kept verbatim"
     meta = f["meta"].attrs
-    assert meta["schema_version"] == 1 and meta["complete"] == 1
+    assert meta["schema_version"] == 2 and meta["complete"] == 1
     for key in ("git_revision", "cpu_model", "model", "command"):
         assert len(meta[key]) > 0, key
     points = f["points"]

@@ -27,6 +27,29 @@ is "ranges and batches" "$(bytes f16 --layers 1 --kv-heads 1 --head-dim 1 --toke
 is "a model's own shape" "$(bytes f16 -m synthetic:smollm2-135m --tokens 2048)" $((2 * 30 * 3 * 64 * 2048 * 2))
 is "a flag over the model's shape" "$(bytes f16 -m synthetic:smollm2-135m --tokens 2048 --kv-heads 9)" $((2 * 30 * 9 * 64 * 2048 * 2))
 
+# the narrow formats: elements and their scales (4 bytes a head's vector; int4: for each 32 elements, padded to whole ones)
+vectors=$((2 * 28 * 4 * 4096))
+shape=(--layers 28 --kv-heads 4 --head-dim 128 --tokens 4096)
+is "bf16" "$(bytes bf16 "${shape[@]}")" $((vectors * 256))
+is "int8" "$(bytes int8 "${shape[@]}")" $((vectors * 132))
+is "fp8" "$(bytes fp8 "${shape[@]}")" $((vectors * 132))
+is "fp8_e5m2" "$(bytes fp8_e5m2 "${shape[@]}")" $((vectors * 132))
+is "int4" "$(bytes int4 "${shape[@]}")" $((vectors * (64 + 16)))
+is "int4, a head that is no multiple of 32" "$(bytes int4 --layers 1 --kv-heads 1 --head-dim 40 --tokens 1)" $((2 * (32 + 8)))
+
+# waste ARG...: the bytes that f16 wastes in the paged store, one a line
+waste() {
+    "$DLAB" memory -o csv "$@" | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } $1 == "f16" { print $at["waste_bytes"] }'
+}
+token=$((2 * 30 * 3 * 64 * 2))
+is "waste in last blocks" "$(waste -m synthetic:smollm2-135m --tokens 1000 --batch 3 --block 8,16,256 | tr '\n' ' ')" \
+    "0 $((3 * 8 * token)) $((3 * 24 * token)) "
+is "whole blocks waste nothing" "$(waste -m synthetic:smollm2-135m --tokens 1024 --block 8-256*2 | sort -u)" 0
+"$DLAB" memory -m synthetic:smollm2-135m --tokens 1000 --block 16 >"$scratch/out" || fail "md with blocks: exit $?"
+grep -q "0.79" "$scratch/out" || fail "md lacks the share that is wasted" # 8 of 1008
+grep -q "waste" "$scratch/out" || fail "md does not name the waste"
+"$DLAB" memory -m synthetic:smollm2-135m | grep -qi "waste" && fail "md speaks of waste where no block is asked"
+
 "$DLAB" memory --layers 28 --heads 28 --kv-heads 4 --head-dim 128 --tokens 4096 >"$scratch/out" || fail "md: exit $?"
 grep -q "0.2349" "$scratch/out" || fail "md lacks the gigabytes"
 grep -q "1.644" "$scratch/out" || fail "md lacks what the multi-head formula gives"
@@ -47,5 +70,6 @@ refused "no model"
 refused "--layers: 0 is out of range" --layers 0
 refused "--heads: 9 is no multiple of 4" --layers 1 --kv-heads 4 --heads 9 --head-dim 1
 refused "not a list of numbers" --layers 1 --kv-heads 1 --head-dim 1 --tokens 4k
+refused "--block: \"0\" is out of range" --layers 1 --kv-heads 1 --head-dim 1 --block 0
 refused "overflow\|too large\|2⁶³" --layers 1000000000 --kv-heads 1000000000 --head-dim 1000000000 --tokens 1
 echo "K4 holds"

@@ -93,6 +93,34 @@ expect 0 run 'an experiment.yaml' --dry-run
 says '8 runs of 4 points' out
 find . -type f | sort | cmp -s "$scratch.before" - || fail 'a dry run left files'
 
+# ---- what cannot work is said before anything runs, with the arithmetic
+cat >refused.yaml <<'YAML'
+model: synthetic:tiny
+plan: {kv.store: [contiguous, paged], kv.pool: 4KiB}
+workload: {prompt: 100, output: 4}
+measure: {repeats: 1, warmup: 0}
+YAML
+expect 0 run refused.yaml --dry-run
+[ "$(grep -c 'not run: the longest sequence has 103 tokens and takes [0-9]* bytes of cache.*(kv.pool) has 4096' out)" = 2 ] ||
+    fail 'a sequence that is longer than the pool is not refused'
+says '2 not run' out
+expect 0 run refused.yaml --dry-run --set kv.pool=64KiB
+says '0 not run' out
+expect 0 run refused.yaml --set kv.pool=64KiB -o pool.h5
+expect 0 run refused.yaml -o refused.h5
+says 'skipped' out
+expect 0 run 'an experiment.yaml' --dry-run --set workload.shared_prefix=8
+says 'not run: workload.shared_prefix: all prompts begin with the same 8 tokens' out
+expect 0 run 'an experiment.yaml' --dry-run --set workload.samples=2
+says 'not run: workload.samples: 2 answers to a prompt run at once; batch.size has 1 places' out
+says '2 not run' out
+
+# ---- lengths, prefixes and samples reach the engine
+expect 0 run 'an experiment.yaml' -o w.h5 --set kv.store=paged --set kv.prefix_cache=on --set batch.size=4 \
+    --set workload.requests=6 --set workload.lengths=lognormal --set workload.prompt=60 --set workload.prompt_sd=20 \
+    --set workload.shared_prefix=16 --set workload.samples=2 --format json
+says '"ok"' out
+
 # ---- a failed point is a row and exit 1; oom and skipped only with --strict
 expect 1 run 'an experiment.yaml' --fault crash@1,fail@2 -o f.h5
 says 'crashed' log

@@ -91,7 +91,7 @@ static outcome run_all(dlab_engine *e)
         o.flops += st.flops;
         o.live_sum += st.seqs;
         o.growths = kv_of(e).n_growths;
-        o.kv_used_last = st.kv_used_bytes;
+        o.kv_used_last = st.kv.used_bytes;
         for (int i = 0; i < st.n_tokens; i++) {
             const dlab_step_token *t = &st.tokens[i];
             ck_assert_int_eq(t->index, o.n[t->request]);
@@ -163,6 +163,7 @@ START_TEST(padding_and_neighbours_do_not_change_a_token)
             for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
                 for (size_t c = 0; c < sizeof split / sizeof *split; c++) {
                     if (c > 0 && !dlab_kv_stores[s]->retains) continue;
+                    if (strstr(split[c], "growth") && dlab_kv_stores[s]->shares) continue; /* takes blocks on demand */
                     char plan[256];
                     snprintf(plan, sizeof plan, "kv.store=%s batch.mode=%s %s %s", dlab_kv_stores[s]->name,
                              dlab_batchers[b]->name, shapes[k], split[c]);

@@ -92,6 +92,13 @@ START_TEST(threads_chunks_growth_and_devices_give_the_same_bits)
         "device=guard batch.chunk=100 threads=2",
         "kv.store=none",
         "kv.store=none device=guard",
+        "kv.store=paged",
+        "kv.store=paged device=guard kv.block_size=8",
+        "kv.store=paged kv.block_size=256 batch.chunk=100 threads=2",
+        "kv.headroom=2",
+        "attention.pattern=local_strided attention.stride=1 attention.window=32",
+        "attention.pattern=local_strided attention.window=290 attention.sinks=0",
+        "kv.store=paged attention.pattern=local_strided attention.stride=1 attention.block=16 attention.window=1",
     };
     dlab_model *m = open_model(models[_i]);
     size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
@@ -122,7 +129,8 @@ END_TEST
 START_TEST(quantized_paths_give_the_same_bits_whatever_the_schedule)
 {
     static const char *const variants[] = {"threads=3",     "batch.chunk=5", "batch.chunk=256 threads=2",
-                                           "kv.store=none", "device=guard",  "kv.growth=double"};
+                                           "kv.store=none", "device=guard",  "kv.growth=double",
+                                           "kv.store=paged"};
     dlab_model *m = open_model("synthetic:tiny-q4");
     size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
     int32_t ids[N];
@@ -155,9 +163,9 @@ static void ragged_logits(dlab_engine *e, const int32_t *ids, const int *lengths
 {
     dlab_slice slices[RAGGED];
     for (int i = 0; i < n; i++) {
-        OK(dlab_engine_open_seq(e, i, err));
         memcpy(e->batch.seqs[i].ids, ids + i * N, (size_t)lengths[i] * sizeof *ids);
         e->batch.seqs[i].n_ids = lengths[i] - decode_steps;
+        OK(dlab_engine_open_seq(e, i, decode_steps, err));
     }
     for (int step = 0; step <= decode_steps; step++) {
         for (int i = 0; i < n; i++) {
@@ -167,6 +175,7 @@ static void ragged_logits(dlab_engine *e, const int32_t *ids, const int *lengths
         }
         dlab_step_want want = {.want = DLAB_WANT_SAMPLE, .logits = out};
         dlab_step_work work;
+        OK(dlab_step_reserve(e, slices, n, err));
         OK(dlab_step_execute(e, slices, n, &want, &work, err));
         for (int i = 0; i < n; i++) e->batch.seqs[i].n_ids++;
     }

@@ -137,17 +137,28 @@ START_TEST(ppl_states_its_protocol)
 }
 END_TEST
 
+static json_t *memory_row(const json_t *document, const char *dtype)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(document, "rows"), i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "kv_dtype")), dtype) == 0) return row;
+    }
+    ck_abort_msg("no row of %s", dtype);
+    return NULL;
+}
+
 START_TEST(memory_has_the_articles_numbers)
 {
     json_t *j = document("memory --layers 28 --heads 28 --kv-heads 4 --head-dim 128 --tokens 4096 -o json");
-    json_t *row = json_array_get(json_object_get(j, "rows"), 0);
-    ck_assert_str_eq(json_string_value(json_object_get(row, "kv_dtype")), "f16");
+    json_t *row = memory_row(j, "f16");
     ck_assert_int_eq(int_at(row, "bytes"), 234881024);
     ck_assert_int_eq(int_at(row, "multi_head_bytes"), 1644167168);
     ck_assert_double_eq(json_real_value(json_object_get(row, "overstated")), 7);
     json_decref(j);
     j = document("memory --layers 32 --kv-heads 32 --head-dim 128 --tokens 4096 --batch 1,3 -o json");
-    row = json_array_get(json_object_get(j, "rows"), 0);
+    row = memory_row(j, "f16");
     ck_assert_int_eq(int_at(row, "bytes"), 2147483648);
     ck_assert_double_eq_tol(json_real_value(json_object_get(row, "gb")), 2.147, 0.0005);
     ck_assert(json_is_null(json_object_get(row, "multi_head_bytes")));
@@ -156,29 +167,41 @@ START_TEST(memory_has_the_articles_numbers)
 END_TEST
 
 /* What is planned is what the pool of a run holds: 2 tokens of the prompt and all new ones but the last, which is never
- * fed back. */
+ * fed back. Scales count. */
 START_TEST(memory_agrees_with_the_pools)
 {
-    static const char *const dtypes[] = {"f16", "f32"};
-    json_t *plan = document("memory -m synthetic:tiny --tokens 24 -o json");
-    for (size_t i = 0; i < 2; i++) {
-        char line[160];
-        snprintf(line, sizeof line, "generate -m synthetic:tiny -p Hi -n 23 --set kv.k=%s --set kv.v=%s -o json",
-                 dtypes[i], dtypes[i]);
-        json_t *made = document(line);
-        json_int_t want = -1;
-        size_t k;
-        json_t *row;
-        json_array_foreach(json_object_get(plan, "rows"), k, row)
-        {
-            if (strcmp(json_string_value(json_object_get(row, "kv_dtype")), dtypes[i]) == 0)
-                want = int_at(row, "bytes");
-        }
-        ck_assert_int_gt(want, 0);
-        ck_assert_int_eq(int_at(json_object_get(made, "memory"), "kv_pool_bytes"), want);
-        json_decref(made);
-    }
+    static const char *const dtypes[] = {"f16", "f32", "bf16", "int8", "fp8", "fp8_e5m2", "int4"};
+    const char *dtype = dtypes[_i];
+    char line[160];
+    snprintf(line, sizeof line, "generate -m synthetic:tiny -p Hi -n 23 --set kv.k=%s --set kv.v=%s -o json", dtype,
+             dtype);
+    json_t *plan = document("memory -m synthetic:tiny --tokens 24 -o json"), *made = document(line);
+    const json_int_t want = int_at(memory_row(plan, dtype), "bytes");
+    ck_assert_int_gt(want, 0);
+    ck_assert_int_eq(int_at(json_object_get(made, "memory"), "kv_pool_bytes"), want);
+    json_decref(made);
     json_decref(plan);
+}
+END_TEST
+
+/* One prompt of 2 tokens and three answers of 5. */
+START_TEST(samples_are_in_the_document)
+{
+    json_t *j = document("generate -m synthetic:tiny -p Hi -n 5 --samples 3 --set kv.store=paged -o json");
+    const json_t *others = json_object_get(j, "other_samples"), *ids = json_object_get(j, "ids");
+    ck_assert_uint_eq(json_array_size(others), 2);
+    ck_assert_uint_eq(json_array_size(ids), 5);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *other = json_array_get(others, i);
+        ck_assert(json_equal(json_object_get(other, "ids"), ids)); /* greedy */
+        ck_assert_ptr_nonnull(json_object_get(other, "text"));
+        ck_assert_str_eq(json_string_value(json_object_get(other, "finish")), "length");
+    }
+    ck_assert_int_eq(int_at(json_object_get(j, "plan"), "batch.size"), 3);
+    json_decref(j);
+    j = document("generate -m synthetic:tiny -p Hi -n 5 -o json");
+    ck_assert_uint_eq(json_array_size(json_object_get(j, "other_samples")), 0);
+    json_decref(j);
 }
 END_TEST
 
@@ -204,7 +227,8 @@ int main(void)
     tcase_add_test(t, sampling_is_seeded);
     tcase_add_test(t, ppl_states_its_protocol);
     tcase_add_test(t, memory_has_the_articles_numbers);
-    tcase_add_test(t, memory_agrees_with_the_pools);
+    tcase_add_loop_test(t, memory_agrees_with_the_pools, 0, 7);
+    tcase_add_test(t, samples_are_in_the_document);
     tcase_add_test(t, bench_and_its_overhead);
     tcase_set_timeout(t, 120);
     suite_add_tcase(s, t);

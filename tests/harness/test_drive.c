@@ -5,11 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/run/drive.h"
-#include "harness/run/overhead.h"
-#include "harness/target/null.h"
-
-#define MS 1000000
+#include "tests/harness/drive_test.h"
 
 /* ---- a target that does what a script says -------------------------------------------------------------------------- */
 
@@ -18,7 +14,9 @@ typedef struct {
     dlab_step_token token[4]; /* request −1: end of list */
     int64_t admit;            /* request admitted, −1: none */
     dlab_status fails;
-    bool idle; /* no rows */
+    bool idle;      /* no rows */
+    int64_t cached; /* tokens of the admitted one that were in the prefix cache */
+    int64_t pool;   /* of the store */
 } script_step;
 
 typedef struct {
@@ -60,8 +58,25 @@ static dlab_status script_step_fn(dlab_target *t, dlab_step *out, dlab_error *er
     s->at++;
     dlab_clock_advance(s->clock, k->ms * MS);
     if (k->fails != DLAB_OK) return DLAB_FAIL(err, k->fails, "scripted");
-    *out = (dlab_step){
-        .tokens = k->token, .admitted = &k->admit, .n_admitted = k->admit >= 0, .rows = 3, .budget = 9, .kv_bytes = 7};
+    *out = (dlab_step){.tokens = k->token,
+                       .admitted = &k->admit,
+                       .admitted_cached = &k->cached,
+                       .n_admitted = k->admit >= 0,
+                       .rows = 3,
+                       .budget = 9,
+                       .kv_bytes = 7,
+                       .kv_dense_bytes = 8,
+                       .inter_bytes = 10,
+                       .preempted = 11,
+                       .growths = 12,
+                       .nonfinite_rows = 13,
+                       .kv = {.pool_bytes = k->pool,
+                              .reserved_bytes = 14,
+                              .used_bytes = 15,
+                              .cached_bytes = 16,
+                              .free_bytes = 17,
+                              .unusable_bytes = 18,
+                              .shared_bytes = 19}};
     if (k->idle) out->rows = 0;
     while (out->n_tokens < 4 && k->token[out->n_tokens].request >= 0) out->n_tokens++;
     return DLAB_OK;
@@ -102,27 +117,6 @@ static const dlab_target_ops script_ops = {.name = "script",
 
 /* ---- requests ------------------------------------------------------------------------------------------------------- */
 
-#define MAX_REQUESTS 4
-typedef struct {
-    dlab_requests q;
-    int32_t ids[MAX_REQUESTS * 16];
-    int64_t offset[MAX_REQUESTS], depth[MAX_REQUESTS], prompt[MAX_REQUESTS], output[MAX_REQUESTS];
-    uint64_t seed[MAX_REQUESTS];
-} fixed_requests;
-
-static void make_requests(fixed_requests *f, int64_t n, int64_t depth, int64_t prompt, int64_t output)
-{
-    for (int i = 0; i < MAX_REQUESTS * 16; i++) f->ids[i] = i;
-    for (int64_t i = 0; i < n; i++) {
-        f->offset[i] = 16 * i;
-        f->depth[i] = depth;
-        f->prompt[i] = prompt;
-        f->output[i] = output;
-        f->seed[i] = (uint64_t)i;
-    }
-    f->q = (dlab_requests){n, f->ids, f->offset, f->depth, f->prompt, f->output, f->seed};
-}
-
 static fixed_requests requests;
 static script target;
 static dlab_run run;
@@ -158,10 +152,10 @@ static dlab_status drive(const script_step *steps, size_t n, const int32_t *hand
 
 /* TTFT must not leak into the gaps: 500 ms to the first token, then 10 ms each. */
 static const script_step four_tokens[] = {
-    {500, {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK, false},
-    {10, {TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK, false},
-    {10, {TOKEN(0, 2, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK, false},
-    {10, {TOKEN(0, 3, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK, false},
+    {.ms = 500, .token = {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, .admit = 0},
+    {.ms = 10, .token = {TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, .admit = -1},
+    {.ms = 10, .token = {TOKEN(0, 2, DLAB_FINISH_NONE), NO_TOKEN}, .admit = -1},
+    {.ms = 10, .token = {TOKEN(0, 3, DLAB_FINISH_LENGTH), NO_TOKEN}, .admit = -1},
 };
 
 START_TEST(stamps_are_those_of_the_clock_since_the_start)
@@ -191,8 +185,8 @@ END_TEST
 
 START_TEST(a_request_is_admitted_when_its_step_begins)
 {
-    static const script_step late[] = {{100, {NO_TOKEN}, -1, DLAB_OK, false},
-                                       {50, {TOKEN(0, 0, DLAB_FINISH_LENGTH), NO_TOKEN}, 0, DLAB_OK, false}};
+    static const script_step late[] = {{.ms = 100, .token = {NO_TOKEN}, .admit = -1},
+                                       {.ms = 50, .token = {TOKEN(0, 0, DLAB_FINISH_LENGTH), NO_TOKEN}, .admit = 0}};
     ck_assert_int_eq(DRIVE(late, NULL), DLAB_OK);
     ck_assert(run.requests[0].t_admit == 100.0 * MS);
     ck_assert(run.requests[0].t_first == 150.0 * MS);
@@ -202,8 +196,8 @@ END_TEST
 START_TEST(an_early_end_counts_what_was_produced)
 {
     static const script_step early[] = {
-        {5, {TOKEN(0, 0, DLAB_FINISH_NONE), TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK, false},
-        {5, {TOKEN(0, 2, DLAB_FINISH_EOS), NO_TOKEN}, -1, DLAB_OK, false}};
+        {.ms = 5, .token = {TOKEN(0, 0, DLAB_FINISH_NONE), TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, .admit = 0},
+        {.ms = 5, .token = {TOKEN(0, 2, DLAB_FINISH_EOS), NO_TOKEN}, .admit = -1}};
     make_requests(&requests, 1, 0, 4, 128);
     opts.eos = 42;
     ck_assert_int_eq(DRIVE(early, NULL), DLAB_OK);
@@ -216,9 +210,9 @@ END_TEST
 START_TEST(a_time_limit_ends_after_the_step_in_progress)
 {
     static const script_step two[] = {
-        {10, {TOKEN(0, 0, DLAB_FINISH_LENGTH), TOKEN(1, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK, false},
-        {10, {TOKEN(1, 1, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK, false},
-        {10, {TOKEN(1, 2, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK, false}};
+        {.ms = 10, .token = {TOKEN(0, 0, DLAB_FINISH_LENGTH), TOKEN(1, 0, DLAB_FINISH_NONE), NO_TOKEN}, .admit = 0},
+        {.ms = 10, .token = {TOKEN(1, 1, DLAB_FINISH_NONE), NO_TOKEN}, .admit = -1},
+        {.ms = 10, .token = {TOKEN(1, 2, DLAB_FINISH_LENGTH), NO_TOKEN}, .admit = -1}};
     make_requests(&requests, 2, 0, 4, 4);
     opts.time_limit_ns = 15 * MS;
     ck_assert_int_eq(DRIVE(two, NULL), DLAB_OK);
@@ -243,8 +237,8 @@ END_TEST
 
 START_TEST(a_failing_step_is_the_error_and_what_came_before_stays)
 {
-    static const script_step oom[] = {{10, {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, 0, DLAB_OK, false},
-                                      {10, {NO_TOKEN}, -1, DLAB_EOOM, false}};
+    static const script_step oom[] = {{.ms = 10, .token = {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, .admit = 0},
+                                      {.ms = 10, .token = {NO_TOKEN}, .admit = -1, .fails = DLAB_EOOM}};
     ck_assert_int_eq(DRIVE(oom, NULL), DLAB_EOOM);
     ck_assert_str_eq(err.msg, "scripted");
     ck_assert_uint_eq(run.n_tokens, 1);
@@ -256,8 +250,8 @@ END_TEST
 
 START_TEST(an_unknown_request_is_an_internal_error)
 {
-    static const script_step wild[] = {{1, {TOKEN(5, 0, DLAB_FINISH_NONE), NO_TOKEN}, -1, DLAB_OK, false}};
-    static const script_step admitted[] = {{1, {NO_TOKEN}, 7, DLAB_OK, false}};
+    static const script_step wild[] = {{.ms = 1, .token = {TOKEN(5, 0, DLAB_FINISH_NONE), NO_TOKEN}, .admit = -1}};
+    static const script_step admitted[] = {{.ms = 1, .token = {NO_TOKEN}, .admit = 7}};
     ck_assert_int_eq(DRIVE(wild, NULL), DLAB_EINTERNAL);
     target.at = 0;
     ck_assert_int_eq(DRIVE(admitted, NULL), DLAB_EINTERNAL);
@@ -266,9 +260,9 @@ END_TEST
 
 START_TEST(a_step_that_does_nothing_is_an_error_and_no_endless_loop)
 {
-    static const script_step idle[] = {{1, {NO_TOKEN}, -1, DLAB_OK, false},
-                                       {1, {NO_TOKEN}, -1, DLAB_OK, true},
-                                       {1, {TOKEN(0, 0, DLAB_FINISH_LENGTH), NO_TOKEN}, -1, DLAB_OK, false}};
+    static const script_step idle[] = {{.ms = 1, .token = {NO_TOKEN}, .admit = -1},
+                                       {.ms = 1, .token = {NO_TOKEN}, .admit = -1, .idle = true},
+                                       {.ms = 1, .token = {TOKEN(0, 0, DLAB_FINISH_LENGTH), NO_TOKEN}, .admit = -1}};
     ck_assert_int_eq(DRIVE(idle, NULL), DLAB_EINTERNAL);
     ck_assert_ptr_nonnull(strstr(err.msg, "did nothing"));
     ck_assert_int_eq(target.cancelled, 1);
@@ -284,7 +278,7 @@ START_TEST(each_step_beats_the_pulse)
 }
 END_TEST
 
-static const script_step one_step[] = {{1, {NO_TOKEN}, -1, DLAB_OK, false}};
+static const script_step one_step[] = {{.ms = 1, .token = {NO_TOKEN}, .admit = -1}};
 
 static uint64_t seed_of(int64_t sample_seed, uint64_t request_seed)
 {
@@ -345,6 +339,88 @@ START_TEST(the_loop_allocates_nothing)
 }
 END_TEST
 
+START_TEST(a_step_tells_what_it_read_and_what_the_store_held)
+{
+    static const script_step steps[] = {
+        {.ms = 10, .token = {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, .admit = 0, .pool = 400},
+        {.ms = 10, .token = {TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, .admit = -1, .pool = 800},
+        {.ms = 10, .token = {TOKEN(0, 2, DLAB_FINISH_LENGTH), NO_TOKEN}, .admit = -1, .pool = 500}};
+    ck_assert_int_eq(DRIVE(steps, NULL), DLAB_OK);
+    const dlab_ev_step *s = &run.steps[1];
+    ck_assert(s->kv_bytes == 7 && s->kv_dense_bytes == 8 && s->inter_bytes == 10);
+    ck_assert_int_eq(s->preempted, 11);
+    ck_assert_int_eq(s->growths, 12);
+    ck_assert_int_eq(s->nonfinite, 13);
+    ck_assert_int_eq(s->kv_reserved, 14);
+    ck_assert_int_eq(s->kv_used, 15);
+    ck_assert_int_eq(s->kv_cached, 16);
+    ck_assert_int_eq(s->kv_free, 17);
+    ck_assert_int_eq(s->kv_unusable, 18);
+    ck_assert_int_eq(s->kv_shared, 19);
+    ck_assert_int_eq(run.kv_pool, 800); /* the store is small again when the run is over */
+}
+END_TEST
+
+/* A preempted request is admitted a second time: it waited until the first, and found what it found then. */
+START_TEST(only_the_first_admission_counts)
+{
+    static const script_step steps[] = {
+        {.ms = 10, .token = {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, .admit = 0, .cached = 2},
+        {.ms = 10, .token = {NO_TOKEN}, .admit = 0, .cached = 4},
+        {.ms = 10, .token = {TOKEN(0, 1, DLAB_FINISH_LENGTH), NO_TOKEN}, .admit = -1}};
+    make_requests(&requests, 2, 0, 4, 2);
+    ck_assert_int_eq(DRIVE(steps, NULL), DLAB_OK);
+    ck_assert(run.requests[0].t_admit == 0);
+    ck_assert_int_eq(run.requests[0].cached_tokens, 2);
+    ck_assert(isnan(run.requests[1].t_admit));
+    ck_assert_int_eq(run.requests[1].cached_tokens, -1);
+}
+END_TEST
+
+/* ---- samples -------------------------------------------------------------------------------------------------------- */
+
+/* Two prompts of three answers each: requests 0 to 2 and 3 to 5. */
+START_TEST(each_sample_is_a_request)
+{
+    static const script_step steps[] = {{.ms = 10,
+                                         .token = {TOKEN(0, 0, DLAB_FINISH_NONE), TOKEN(2, 0, DLAB_FINISH_LENGTH),
+                                                   TOKEN(4, 0, DLAB_FINISH_EOS), NO_TOKEN},
+                                         .admit = 4,
+                                         .cached = 3},
+                                        {.ms = 10, .token = {TOKEN(5, 0, DLAB_FINISH_LENGTH), NO_TOKEN}, .admit = 5}};
+    make_requests(&requests, 2, 0, 4, 2);
+    requests.prompt[1] = 6;
+    requests.q.samples = 3;
+    ck_assert_int_eq(DRIVE(steps, NULL), DLAB_OK);
+    ck_assert_uint_eq(target.n_seen, 2);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(target.seen[i].id, 3 * i);
+        ck_assert_int_eq(target.seen[i].samples, 3);
+    }
+    ck_assert_int_eq(target.first_id[1], 16);
+    ck_assert_uint_eq(run.n_requests, 6);
+    for (int i = 0; i < 6; i++) {
+        ck_assert_int_eq(run.requests[i].id, i);
+        ck_assert_int_eq(run.requests[i].prompt_tokens, i < 3 ? 4 : 6);
+    }
+    ck_assert_int_eq(run.requests[0].new_tokens, 1);
+    ck_assert_int_eq(run.requests[1].new_tokens, 0);
+    ck_assert_int_eq(run.requests[2].finish, 1);
+    ck_assert_int_eq(run.requests[4].finish, 2);
+    ck_assert_int_eq(run.requests[4].cached_tokens, 3);
+    ck_assert(run.requests[4].t_admit == 0 && run.requests[5].t_admit == 10.0 * MS);
+    ck_assert(run.requests[5].t_done == 20.0 * MS);
+}
+END_TEST
+
+START_TEST(a_sample_beyond_the_last_is_an_internal_error)
+{
+    static const script_step steps[] = {{.ms = 1, .token = {TOKEN(2, 0, DLAB_FINISH_NONE), NO_TOKEN}, .admit = -1}};
+    requests.q.samples = 2;
+    ck_assert_int_eq(DRIVE(steps, NULL), DLAB_EINTERNAL);
+}
+END_TEST
+
 /* ---- depth ---------------------------------------------------------------------------------------------------------- */
 
 START_TEST(a_primed_depth_is_not_submitted_again)
@@ -375,64 +451,6 @@ START_TEST(without_a_prompt_the_last_token_of_the_depth_is_handed_over)
 }
 END_TEST
 
-/* ---- the null target ------------------------------------------------------------------------------------------------ */
-
-static double tokens_per_second(int64_t batch, double *tpot)
-{
-    dlab_target *t = NULL;
-    dlab_run r;
-    dlab_plan plan = {0};
-    make_requests(&requests, batch, 0, 4, 10);
-    dlab_run_init(&r);
-    ck_assert_int_eq(dlab_null_create(&plan, &(dlab_engine_needs){.max_seqs = batch},
-                                      &(dlab_null_opts){.step_ns = 20 * MS, .clock = target.clock}, &t, &err),
-                     DLAB_OK);
-    ck_assert_int_eq(dlab_drive(t, target.clock, &requests.q, NULL, &opts, &r, &err), DLAB_OK);
-    ck_assert_uint_eq(r.n_tokens, (size_t)batch * 10);
-    double rate = (double)r.n_tokens / (r.t_end * 1e-9);
-    const dlab_ev_request *q = &r.requests[batch - 1];
-    *tpot = (q->t_done - q->t_first) / (double)(q->new_tokens - 1);
-    t->ops->destroy(t);
-    dlab_run_free(&r);
-    return rate;
-}
-
-START_TEST(a_constant_step_gives_equal_tpot_and_linear_throughput)
-{
-    double tpot1, tpot2, tpot4, one = tokens_per_second(1, &tpot1);
-    ck_assert_double_eq_tol(tokens_per_second(2, &tpot2), 2 * one, 1e-9 * one);
-    ck_assert_double_eq_tol(tokens_per_second(4, &tpot4), 4 * one, 1e-9 * one);
-    ck_assert(tpot1 == 20.0 * MS && tpot2 == 20.0 * MS && tpot4 == 20.0 * MS);
-}
-END_TEST
-
-START_TEST(requests_beyond_the_batch_wait)
-{
-    dlab_target *t = NULL;
-    dlab_plan plan = {0};
-    make_requests(&requests, 3, 0, 4, 2);
-    ck_assert_int_eq(dlab_null_create(&plan, &(dlab_engine_needs){.max_seqs = 2},
-                                      &(dlab_null_opts){.step_ns = 10 * MS, .clock = target.clock}, &t, &err),
-                     DLAB_OK);
-    ck_assert_int_eq(dlab_drive(t, target.clock, &requests.q, NULL, &opts, &run, &err), DLAB_OK);
-    ck_assert(run.requests[1].t_admit == 0 && run.requests[2].t_admit == 20.0 * MS);
-    ck_assert(run.requests[2].t_done == 40.0 * MS);
-    ck_assert_uint_eq(run.n_tokens, 6);
-    t->ops->destroy(t);
-}
-END_TEST
-
-START_TEST(the_harness_knows_its_own_cost)
-{
-    double ns = 0;
-    int64_t begin = dlab_clock_now_ns(dlab_clock_real());
-    ck_assert_int_eq(dlab_harness_overhead(20000, &ns, &err), DLAB_OK);
-    double took = (double)(dlab_clock_now_ns(dlab_clock_real()) - begin);
-    ck_assert(ns > 0 && ns * 20000 <= took); /* the run is part of the call */
-    ck_assert_int_eq(dlab_harness_overhead(1, &ns, &err), DLAB_EUSAGE);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("drive");
@@ -452,11 +470,12 @@ int main(void)
     tcase_add_test(c, memory_is_sampled_at_the_start_and_each_step);
     tcase_add_test(c, memory_samples_keep_their_distance);
     tcase_add_test(c, the_loop_allocates_nothing);
+    tcase_add_test(c, a_step_tells_what_it_read_and_what_the_store_held);
+    tcase_add_test(c, only_the_first_admission_counts);
+    tcase_add_test(c, each_sample_is_a_request);
+    tcase_add_test(c, a_sample_beyond_the_last_is_an_internal_error);
     tcase_add_test(c, a_primed_depth_is_not_submitted_again);
     tcase_add_test(c, without_a_prompt_the_last_token_of_the_depth_is_handed_over);
-    tcase_add_test(c, a_constant_step_gives_equal_tpot_and_linear_throughput);
-    tcase_add_test(c, requests_beyond_the_batch_wait);
-    tcase_add_test(c, the_harness_knows_its_own_cost);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -171,11 +171,11 @@ START_TEST(settings_come_back_as_they_went)
     dlab_param_defaults(table, n, &a);
     dlab_param_defaults(table, n, &b);
     a.prompt = 77;
-    a.ragged = true;
+    a.lengths = dlab_param_find(table, n, "workload.lengths")->choices()[1];
     ck_assert_int_eq(dlab_config_add(table, n, &a, &s, &err), DLAB_OK);
     ck_assert_int_eq(dlab_config_read(table, n, &s, &b, &err), DLAB_OK);
     ck_assert_int_eq(b.prompt, 77);
-    ck_assert(b.ragged);
+    ck_assert_str_eq(b.lengths, "spread");
     ck_assert_int_eq(dlab_settings_set(&s, "workload.nonsense", "1", &err), DLAB_OK);
     ck_assert_int_eq(dlab_config_read(table, n, &s, &b, &err), DLAB_EFORMAT);
     dlab_settings_free(&s);

@@ -21,6 +21,8 @@ START_TEST(nothing_swept_is_one_point_of_defaults)
     ck_assert_int_eq(p->plan.batch_size, plan.batch_size);
     ck_assert_int_eq(p->workload.prompt, 128);
     ck_assert_int_eq(p->workload.output, 32);
+    ck_assert_str_eq(p->workload.lengths, "fixed");
+    ck_assert_int_eq(p->workload.samples, 1);
     ck_assert(p->workload.ignore_eos);
     ck_assert_int_eq(s->measure.repeats, 5);
     ck_assert_str_eq(s->measure.order, "interleaved");
@@ -30,12 +32,14 @@ END_TEST
 
 START_TEST(values_reach_their_structs)
 {
-    dlab_spec *s = spec_of("name: a.b-c_1\n"
-                           "model: synthetic:tiny\n"
-                           "plan: {kv: {store: none, k: f32}, memory_limit: 64KiB, sample.temperature: 0.5}\n"
-                           "workload: {prompt: 7, output: 3, depth: 2, ragged: yes, ignore_eos: off, seed: 9}\n"
-                           "measure: {repeats: 2, order: grouped, time_limit: 1.5s, ppl_text: my text.txt}\n",
-                           NULL, 0);
+    dlab_spec *s =
+        spec_of("name: a.b-c_1\n"
+                "model: synthetic:tiny\n"
+                "plan: {kv: {store: none, k: f32}, memory_limit: 64KiB, sample.temperature: 0.5}\n"
+                "workload: {prompt: 7, output: 3, depth: 2, lengths: lognormal,\n"
+                "           prompt_sd: 4, prompt_max: 9, shared_prefix: 3, samples: 2, ignore_eos: off, seed: 9}\n"
+                "measure: {repeats: 2, order: grouped, time_limit: 1.5s, ppl_text: my text.txt}\n",
+                NULL, 0);
     const dlab_point *p = &s->points[0];
     ck_assert_str_eq(s->name, "a.b-c_1");
     ck_assert_str_eq(p->model, "synthetic:tiny");
@@ -45,7 +49,11 @@ START_TEST(values_reach_their_structs)
     ck_assert_double_eq(p->plan.temperature, 0.5);
     ck_assert_int_eq(p->workload.prompt, 7);
     ck_assert_int_eq(p->workload.depth, 2);
-    ck_assert(p->workload.ragged);
+    ck_assert_str_eq(p->workload.lengths, "lognormal");
+    ck_assert_int_eq(p->workload.prompt_sd, 4);
+    ck_assert_int_eq(p->workload.prompt_max, 9);
+    ck_assert_int_eq(p->workload.shared_prefix, 3);
+    ck_assert_int_eq(p->workload.samples, 2);
     ck_assert(!p->workload.ignore_eos);
     ck_assert_int_eq(p->workload.seed, 9);
     ck_assert_int_eq(s->measure.repeats, 2);
@@ -250,24 +258,32 @@ END_TEST
 START_TEST(shipped_experiments_are_read)
 {
     static const struct {
-        const char *path;
-        size_t points;
-    } files[] = {{"/experiments/quickstart.yaml", 8}, {"/experiments/kv-cache-curve.yaml", 36}};
-    for (size_t i = 0; i < 2; i++) {
-        char path[512];
-        snprintf(path, sizeof path, "%s%s", DLAB_SOURCE_DIR, files[i].path);
-        dlab_spec *s = NULL;
-        dlab_error err = {0};
-        ck_assert_msg(dlab_spec_read(path, NULL, 0, MODEL, &s, &err) == DLAB_OK, "%s", err.msg);
-        ck_assert_uint_eq(s->n_points, files[i].points);
-        ck_assert_uint_eq(s->n_plots, 2);
-        ck_assert_str_eq(s->covers, "K1 K2");
-        ck_assert_uint_eq(s->report.baseline.n, 1);
-        for (size_t k = 0; k < s->n_points; k++) ck_assert_str_eq(s->points[k].skip, "");
-        size_t n;
-        ck_assert_ptr_nonnull(strstr(dlab_yaml_text(s->yaml, &n), "covers:"));
-        dlab_spec_destroy(s);
-    }
+        const char *name, *covers;
+        size_t points, plots, stacks;
+    } files[] = {
+        {"quickstart", "K1 K2", 8, 2, 0},        {"kv-cache-curve", "K1 K2", 36, 2, 0},
+        {"kv-memory", "K1 K4", 52, 2, 0},        {"kv-paging", "K3 K5 K10", 8, 4, 2},
+        {"kv-capacity", "T X4 K5 Q3", 12, 2, 0}, {"prefix-sharing", "K5", 6, 3, 1},
+        {"attention-fusion", "K6 K7", 20, 3, 0}, {"kv-dtype", "K4 Q3 Q4", 28, 2, 0},
+        {"sparse-first", "S1 X8", 28, 3, 0},
+    };
+    char path[512];
+    snprintf(path, sizeof path, "%s/experiments/%s.yaml", DLAB_SOURCE_DIR, files[_i].name);
+    dlab_spec *s = NULL;
+    dlab_error err = {0};
+    ck_assert_msg(dlab_spec_read(path, NULL, 0, MODEL, &s, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_str_eq(s->name, files[_i].name);
+    ck_assert_str_eq(s->covers, files[_i].covers);
+    ck_assert_uint_eq(s->n_points, files[_i].points);
+    ck_assert_uint_eq(s->n_plots, files[_i].plots);
+    ck_assert_uint_gt(s->report.baseline.n, 0);
+    ck_assert_uint_gt(strlen(s->about), 20);
+    for (size_t k = 0; k < s->n_points; k++) ck_assert_str_eq(s->points[k].skip, "");
+    size_t n, stacks = 0;
+    for (size_t k = 0; k < s->n_plots; k++) stacks += strcmp(s->plots[k].template_name, "stack") == 0;
+    ck_assert_uint_eq(stacks, files[_i].stacks);
+    ck_assert_ptr_nonnull(strstr(dlab_yaml_text(s->yaml, &n), "covers:"));
+    dlab_spec_destroy(s);
 }
 END_TEST
 
@@ -288,7 +304,7 @@ static void add(TCase *tc)
     tcase_add_test(tc, ten_thousand_points_and_no_more);
     tcase_add_test(tc, a_long_label_is_cut_between_characters);
     tcase_add_test(tc, words_of_the_design_that_say_what_is_done_are_fine);
-    tcase_add_test(tc, shipped_experiments_are_read);
+    tcase_add_loop_test(tc, shipped_experiments_are_read, 0, 9);
 }
 
 int main(void) { return run_suite("spec", add); }

@@ -118,7 +118,9 @@ START_TEST(every_documented_word_is_taken)
         "  growth: {metric: tpot, over: workload.depth}\n"
         "  claims: [{id: K1, article: C, at: {ladder: r, memory_limit: 1024}, growth: 2, ratio: 3.5, text: t}]\n"
         "plots: [{name: p, template: lines, title: t, x: workload.depth, y: tpot, series: [kv.store, ladder],\n"
-        "         logx: true, logy: true}]\n";
+        "         reference: tpot, logx: true, logy: true},\n"
+        "        {name: q, template: stack, title: t, only: kv,\n"
+        "         at: {model: b, kv.store: none, kv.k: f16, workload.depth: 064, ladder: r}}]\n";
     size_t n;
     const dlab_spec_word *words = dlab_spec_words(&n);
     for (size_t i = 0; i < n; i++) {
@@ -133,7 +135,11 @@ START_TEST(every_documented_word_is_taken)
     ck_assert_uint_eq(s->report.n_claims, 1);
     ck_assert_str_eq(dlab_settings_get(&s->report.claims[0].at, "memory_limit"), "1KiB"); /* as points print it */
     ck_assert_str_eq(s->report.growth_over, "workload.depth");
-    ck_assert_uint_eq(s->n_plots, 1);
+    ck_assert_uint_eq(s->n_plots, 2);
+    const dlab_plot_spec *stack = &s->plots[1];
+    ck_assert_uint_eq(stack->n_at, 5);
+    ck_assert_str_eq(stack->at[3].key, "workload.depth");
+    ck_assert_str_eq(stack->at[3].value, "64"); /* as points print it */
     dlab_spec_destroy(s);
 }
 END_TEST

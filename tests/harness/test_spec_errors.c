@@ -54,7 +54,11 @@ static const refusal values[] = {
     {"plan: {batch.size: 0}\n", "x.yaml:1:20: batch.size: 0 is out of range, expected 1 to 4096\n"},
     {"plan: {batch.size: [1, two]}\n", "x.yaml:1:24: batch.size: 'two' is not a whole number\n"},
     {"workload: {output: 0}\n", "x.yaml:1:20: workload.output: 0 is out of range, expected 1 to 1048576\n"},
-    {"workload: {ragged: maybe}\n", "x.yaml:1:20: workload.ragged: 'maybe' is not a switch"},
+    {"workload: {ignore_eos: maybe}\n", "x.yaml:1:24: workload.ignore_eos: 'maybe' is not a switch"},
+    {"workload: {lengths: lognormale}\n",
+     "x.yaml:1:21: workload.lengths: 'lognormale' is unknown, did you mean 'lognormal'?"},
+    {"workload: {samples: 0}\n", "x.yaml:1:21: workload.samples: 0 is out of range, expected 1 to 4096\n"},
+    {"plan: {kv.block_size: 7}\n", "x.yaml:1:23: kv.block_size: 7 is out of range, expected 8 to 256\n"},
     {"measure: {time_limit: soon}\n", "x.yaml:1:23: measure.time_limit: 'soon' is not a duration"},
     {"measure: {repeats: [1, 2]}\n", "x.yaml:1:20: measure.repeats cannot be swept: give one value\n"},
     {"plan: {kv.k: }\n", "x.yaml:1:14: kv.k has no value; expected a single value\n"},
@@ -124,21 +128,30 @@ static const refusal reports[] = {
      "x.yaml:2:44: axes: unknown key `workload.dpeth`; did you mean `workload.depth`?\n"},
     {"plots:\n  - {name: x, template: lines, y: tpot, x: workload.depth, series: [batch.sise]}\n",
      "x.yaml:2:69: axes: unknown key `batch.sise`; did you mean `batch.size`?\n"},
+    {"plots:\n  - {name: x, template: stack, at: {kv.store: pagde}}\n",
+     "x.yaml:2:47: kv.store: 'pagde' is unknown, did you mean 'paged'?"},
+    {"plots:\n  - {name: x, template: stack, at: [a]}\n", "x.yaml:2:36: "},
+    {"plan: {kv.k: [f16, f32], batch.size: [1, 2]}\nplots:\n  - {name: x, template: stack, at: {kv.k: f16}}\n",
+     "x.yaml:3:5: plots: x: a stack shows one point; its `at` matches 2 of 4\n"},
+    {"plan: {kv.k: [f16, f32], batch.size: 2}\nplots:\n  - {name: x, template: stack, at: {batch.size: 4}}\n",
+     "x.yaml:3:5: plots: x: a stack shows one point; its `at` matches 0 of 2\n"},
 };
 
 static const refusal unbuilt[] = {
-    {"plan: {kv.store: paged}\n", "x.yaml:1:18: kv.store: paged is not built in this version; built are "},
+    {"plan: {isa: vnni}\n", "x.yaml:1:13: isa: vnni is not built in this version; built are "},
     {"plan: {device: sim:a100}\n", "x.yaml:1:16: device: sim:a100 is not built in this version; built are cpu"},
     {"plan: {device: [cpu, cuda]}\n", "x.yaml:1:22: device: cuda is not built in this version"},
-    {"plan: {kv.v: int4}\n", "x.yaml:1:14: kv.v: int4 is not built in this version"},
+    {"plan: {weights.dtype: int4}\n", "x.yaml:1:23: weights.dtype: int4 is not built in this version"},
+    {"plan: {attention.pattern: topk_pages}\n",
+     "x.yaml:1:27: attention.pattern: topk_pages is not built in this version"},
     {"plan: {batch.mode: continuous}\n", "x.yaml:1:20: batch.mode: continuous is not built in this version"},
     {"plan: {attention.pattern: sink_window}\n",
      "x.yaml:1:27: attention.pattern: sink_window is not built in this version"},
     {"plan: {batch.policy: priority}\n",
      "x.yaml:1:22: batch.policy: priority is not built in this version; built is fcfs\n"},
-    {"plan: {kv.block_size: 16}\n", "x.yaml:1:23: kv.block_size is not built in this version; leave the key out\n"},
-    {"exclude: [{kv.store: paged}]\n", "x.yaml:1:22: kv.store: paged is not built in this version"},
-    {"zip: [[kv.block_size]]\n", "x.yaml:1:8: kv.block_size is not built in this version: it cannot be an axis\n"},
+    {"plan: {weights.keep: f16}\n", "x.yaml:1:22: weights.keep is not built in this version; leave the key out\n"},
+    {"exclude: [{compute: bf16}]\n", "x.yaml:1:21: compute: bf16 is not built in this version"},
+    {"zip: [[weights.keep]]\n", "x.yaml:1:8: weights.keep is not built in this version: it cannot be an axis\n"},
 };
 
 #define LOOP_TEST(table, status)                                                                                       \
@@ -182,8 +195,9 @@ END_TEST
 
 START_TEST(unbuilt_words_in_sets_say_so)
 {
-    const char *const sets[] = {"kv.store=paged"};
-    check_message("name: x\n", sets, 1, DLAB_ENOTBUILT, "--set kv.store=paged: kv.store: paged is not built");
+    const char *const sets[] = {"batch.mode=continuous"};
+    check_message("name: x\n", sets, 1, DLAB_ENOTBUILT,
+                  "--set batch.mode=continuous: batch.mode: continuous is not built");
 }
 END_TEST
 

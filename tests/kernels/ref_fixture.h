@@ -12,7 +12,7 @@
 typedef struct {
     dlab_mem *mem;
     dlab_device *dev;
-    dlab_buf bufs[16];
+    dlab_buf bufs[32];
     int n_bufs;
 } ref_fixture;
 

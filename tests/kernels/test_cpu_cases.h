@@ -5,6 +5,7 @@
 
 #include "kernels/ref/ref.h"
 #include "test_cpu_attn_case.h"
+#include "test_cpu_write_case.h"
 
 static inline outcome case_embed(lab *l, int variant)
 {
@@ -31,24 +32,43 @@ static inline outcome case_embed(lab *l, int variant)
     return floats_outcome(l, out, (size_t)rows * (size_t)k, 0, 0);
 }
 
+/* The outcome ends with the watch: rows with a NaN, an infinity and an overflow are in it; what was seen before stays. */
 static inline outcome case_rmsnorm(lab *l, int variant)
 {
     static const int dims[] = {576, 1, 33, 80, 1376, 1536};
-    if (variant >= 7) return (outcome){0};
-    const bool in_place = variant == 6;
-    const int dim = dims[variant % 6], rows = variant % 2 ? 1 : 5;
+    if (variant >= 9) return (outcome){0};
+    const bool in_place = variant == 6, watch = variant > 6;
+    const int dim = dims[variant % 6], rows = variant % 2 && !watch ? 1 : 5;
     const size_t n = (size_t)dim * (size_t)rows;
     dlab_rng r;
     dlab_rng_seed(&r, 11);
     float *x = random_floats(&r, n, 3), *w = random_floats(&r, (size_t)dim, 1);
+    const int32_t seen[5] = {1, 7, 0, 0, 0};
+    if (watch) {
+        x[2 * dim] = NAN;
+        x[4 * dim - 1] = -INFINITY;
+        x[4 * dim] = 3e38f;
+    }
     dlab_rmsnorm_args a = {.x = lab_put(l, x, n * sizeof *x), .n_rows = rows, .dim = dim, .eps = 1e-5f};
     a.w = lab_put(l, w, (size_t)dim * sizeof *w);
     a.y = in_place ? a.x : lab_put(l, NULL, n * sizeof *x);
-    const dlab_at y = a.y;
+    if (watch) a.watch = lab_put(l, seen, sizeof seen);
+    a.watch_first = variant == 8;
+    const dlab_at y = a.y, at = a.watch;
     lab_submit(l, DLAB_OP_rmsnorm, &a);
     free(x);
     free(w);
-    return floats_outcome(l, y, n, 2e-6, 0);
+    outcome o = floats_outcome(l, y, watch ? (size_t)dim * 2 : n, 2e-6, 0);
+    if (!watch) return o;
+    int32_t got[5];
+    lab_get(l, at, got, sizeof got);
+    o.value = realloc(o.value, (o.n + 5) * sizeof *o.value);
+    o.allow = realloc(o.allow, (o.n + 5) * sizeof *o.allow);
+    for (int i = 0; i < 5; i++) {
+        o.value[o.n] = got[i];
+        o.allow[o.n++] = 0;
+    }
+    return o;
 }
 
 /* Rows of everything that is special: zeros, true and near halves, subnormals, infinity, NaN. */
@@ -188,43 +208,29 @@ static inline outcome case_rope(lab *l, int variant)
     return floats_outcome(l, out, n, 2e-6, 1);
 }
 
-/* The outcome is the cache, byte by byte. */
+static inline outcome case_hadamard(lab *l, int variant)
+{
+    static const struct {
+        int rows, heads, dim;
+    } of[] = {{1, 3, 64}, {7, 2, 128}, {3, 9, 80}, {2, 1, 33}, {2, 5, 16}, {1, 1, 1}, {3, 2, 4}};
+    if (variant >= 7) return (outcome){0};
+    const int rows = of[variant].rows, heads = of[variant].heads, dim = of[variant].dim;
+    const size_t n = (size_t)rows * (size_t)heads * (size_t)dim;
+    dlab_rng r;
+    dlab_rng_seed(&r, 33);
+    float *x = random_floats(&r, n, 1);
+    const dlab_at out = lab_put(l, x, n * sizeof *x);
+    dlab_hadamard_args a = {out, rows, heads, dim};
+    lab_submit(l, DLAB_OP_hadamard, &a);
+    free(x);
+    outcome o = floats_outcome(l, out, n, 0, 0);
+    for (size_t i = 0; i < n; i++) o.allow[i] = 2e-6 * sqrt(dim);
+    return o;
+}
+
 static inline outcome case_kv_write(lab *l, int variant)
 {
-    static const dlab_dtype types[] = {DLAB_F32, DLAB_F16, DLAB_BF16};
-    if (variant >= 4) return (outcome){0};
-    const dlab_dtype kt = types[variant % 3], vt = types[(variant + 1) % 3];
-    const int rows = 6, heads = 3, dim = variant == 3 ? 21 : 64, width = heads * dim;
-    const int64_t ke = dlab_dtype_block_bytes(kt), ve = dlab_dtype_block_bytes(vt);
-    dlab_rng r;
-    dlab_rng_seed(&r, 31);
-    const size_t bytes = (size_t)rows * (size_t)width * sizeof(float), cache = 2 * bytes;
-    float *k = random_floats(&r, (size_t)rows * (size_t)width, 1),
-          *v = random_floats(&r, (size_t)rows * (size_t)width, 1e-5);
-    k[0] = 1e9f;           /* infinity in f16 */
-    k[1] = 1.00048828125f; /* halfway between two f16 */
-    k[2] = 1.00390625f;    /* halfway between two bf16 */
-    k[3] = -0.0f;
-    size_t desc_bytes;
-    dlab_desc_head *d = new_desc(rows, 0, 0, 0, &desc_bytes);
-    for (int i = 0; i < rows; i++)
-        *desc_row(d, i) = (dlab_desc_row){.k_slot = i == 2 ? -1 : (rows - 1 - i) * dim * ke,
-                                          .v_slot = i == 2 || i == 4 ? -1 : i * dim * ve};
-    const dlab_at kc = lab_put(l, NULL, cache), vc = lab_put(l, NULL, cache);
-    dlab_kv_write_args a = {.k = lab_put(l, k, bytes), .v = lab_put(l, v, bytes), .desc = lab_put(l, d, desc_bytes)};
-    a.kv = (dlab_kv_view){kc, vc, kt, vt, rows * dim * ke, rows * dim * ve, dim * ke, dim * ve, heads, dim};
-    a.n_rows = rows;
-    lab_submit(l, DLAB_OP_kv_write, &a);
-    unsigned char *got = malloc(2 * cache);
-    lab_get(l, kc, got, cache);
-    lab_get(l, vc, got + cache, cache);
-    outcome o = new_outcome(2 * cache);
-    for (size_t i = 0; i < 2 * cache; i++) o.value[i] = got[i];
-    free(got);
-    free(k);
-    free(v);
-    free(d);
-    return o;
+    return variant < N_WRITE_CASES ? kv_write_outcome(l, &write_cases[variant]) : (outcome){0};
 }
 
 static inline outcome case_attn_fused(lab *l, int variant)

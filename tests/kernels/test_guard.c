@@ -52,8 +52,12 @@ static int signal_of(breach what)
 static dlab_rmsnorm_args norm_args(lab *l, int dim)
 {
     const size_t bytes = (size_t)dim * sizeof(float);
-    return (dlab_rmsnorm_args){
-        lab_put(l, NULL, bytes), lab_put(l, NULL, bytes), lab_put(l, NULL, bytes), 1, dim, 1e-5f};
+    return (dlab_rmsnorm_args){.x = lab_put(l, NULL, bytes),
+                               .w = lab_put(l, NULL, bytes),
+                               .y = lab_put(l, NULL, bytes),
+                               .n_rows = 1,
+                               .dim = dim,
+                               .eps = 1e-5f};
 }
 
 static void run_declared(lab *l)
@@ -107,17 +111,93 @@ static void embed_undeclared_row(lab *l)
     lab_get(l, out, &got, 4);
 }
 
-/* A slot past the end of the cache. */
-static void write_past_the_end(lab *l)
+/* The second of three layers of a cache of one head of 64 f32; 2 tokens a layer where it is no larger. */
+static dlab_kv_plane middle_layer(lab *l, size_t layer_bytes)
+{
+    dlab_at base = lab_put(l, NULL, 3 * layer_bytes);
+    base.off = layer_bytes;
+    return (dlab_kv_plane){.base = base,
+                           .bytes = layer_bytes,
+                           .dtype = DLAB_F32,
+                           .group = 1,
+                           .head_stride = (int64_t)layer_bytes,
+                           .token_stride = 256};
+}
+
+/* One token of a sequence, without V. */
+static dlab_kv_write_args write_args(lab *l, dlab_kv_plane k, int64_t slot, int32_t index, int32_t tail_slot)
 {
     size_t bytes;
-    dlab_desc_head *d = new_desc(1, 0, 0, 0, &bytes);
-    *desc_row(d, 0) = (dlab_desc_row){.k_slot = 4096, .v_slot = -1};
-    dlab_kv_write_args a = {.k = lab_put(l, NULL, 256), .v = lab_put(l, NULL, 256), .desc = lab_put(l, d, bytes)};
-    a.kv =
-        (dlab_kv_view){lab_put(l, NULL, 4096), lab_put(l, NULL, 4096), DLAB_F32, DLAB_F32, 256, 256, 256, 256, 1, 64};
+    dlab_desc_head *d = new_desc(1, 1, 0, 0, &bytes);
+    *desc_row(d, 0) = (dlab_desc_row){.k_slot = slot, .v_slot = -1, .index = index};
+    *desc_seq(d, 0) = (dlab_desc_seq){.n_rows = 1, .len = 1, .tail_slot = tail_slot, .v_sealed_from = 1, .v_sealed = 1};
+    const float x[64] = {1, 2, 3, 4};
+    dlab_kv_write_args a = {.k = lab_put(l, x, sizeof x), .v = lab_put(l, x, sizeof x), .desc = lab_put(l, d, bytes)};
+    a.kv = (dlab_kv_view){.k = k, .v = middle_layer(l, 512), .n_kv_heads = 1, .head_dim = 64};
     a.n_rows = 1;
+    free(d);
+    return a;
+}
+
+static dlab_status write_one(lab *l, dlab_kv_plane k, int64_t slot, int32_t index, int32_t tail_slot, dlab_error *err)
+{
+    dlab_kv_write_args a = write_args(l, k, slot, index, tail_slot);
     lab_submit(l, DLAB_OP_kv_write, &a);
+    return l->dev->ops->sync(l->dev, err);
+}
+
+static void write_inside_a_layer(lab *l)
+{
+    dlab_error err;
+    ck_assert_int_eq(write_one(l, middle_layer(l, 512), 0, 1, 0, &err), DLAB_OK);
+}
+
+static void write_past_the_end(lab *l) { write_one(l, middle_layer(l, 4096), 2 * 4096, 0, 0, NULL); }
+
+static void write_to_the_next_layer(lab *l) { write_one(l, middle_layer(l, 4096), 0, 16, 0, NULL); }
+
+static void write_to_the_layer_before(lab *l) { write_one(l, middle_layer(l, 4096), 0, -1, 0, NULL); }
+
+/* The tails of two layers with two sequences each: a third sequence's would be the other layer's. */
+static dlab_kv_plane with_tail(lab *l, size_t layer_bytes)
+{
+    dlab_kv_plane k = middle_layer(l, 512);
+    k.tail = lab_put(l, NULL, 2 * layer_bytes);
+    k.tail_bytes = layer_bytes;
+    k.tail_seq_stride = k.tail_head_stride = (int64_t)layer_bytes / 2;
+    k.tail_cap = 4;
+    return k;
+}
+
+static void write_inside_a_tail(lab *l)
+{
+    dlab_error err;
+    ck_assert_int_eq(write_one(l, with_tail(l, 1024), 0, 0, 1, &err), DLAB_OK);
+}
+
+static void write_past_the_tails(lab *l) { write_one(l, with_tail(l, 8192), 0, 0, 2, NULL); }
+
+/* Spans that lie beyond their table. */
+static void read_past_the_spans(lab *l)
+{
+    size_t bytes;
+    dlab_desc_head *d = new_desc(1, 1, 1, 0, &bytes);
+    *desc_seq(d, 0) = (dlab_desc_seq){.n_rows = 1, .n_segs = 1, .len = 1};
+    *desc_seg(d, 0) = (dlab_desc_seg){.n_tok = 1};
+    const int32_t first[2] = {1000, 1001};
+    const dlab_kv_plane p = middle_layer(l, 512);
+    dlab_attn_fused_args a = {.q = lab_put(l, NULL, 256),
+                              .out = lab_put(l, NULL, 256),
+                              .desc = lab_put(l, d, bytes),
+                              .partials = lab_put(l, NULL, dlab_attn_partials_bytes(1, 1, 64, 1)),
+                              .kv = {.k = p, .v = p, .n_kv_heads = 1, .head_dim = 64},
+                              .spans = {lab_put(l, first, sizeof first), 1},
+                              .n_rows = 1,
+                              .n_heads = 1,
+                              .max_len = 1,
+                              .scale = 1};
+    free(d);
+    lab_submit(l, DLAB_OP_attn_fused, &a);
     l->dev->ops->sync(l->dev, NULL);
 }
 
@@ -129,7 +209,33 @@ START_TEST(undeclared_access_faults)
     ck_assert_int_eq(signal_of(read_after_sync), SIGSEGV);
     ck_assert_int_eq(signal_of(use_after_free), SIGSEGV);
     ck_assert_int_eq(signal_of(embed_undeclared_row), SIGSEGV);
+    ck_assert_int_eq(signal_of(write_inside_a_layer), 0);
     ck_assert_int_eq(signal_of(write_past_the_end), SIGSEGV);
+    ck_assert_int_eq(signal_of(write_to_the_next_layer), SIGSEGV);
+    ck_assert_int_eq(signal_of(write_to_the_layer_before), SIGSEGV);
+    ck_assert_int_eq(signal_of(write_inside_a_tail), 0);
+    ck_assert_int_eq(signal_of(write_past_the_tails), SIGSEGV);
+    ck_assert_int_eq(signal_of(read_past_the_spans), SIGSEGV);
+}
+END_TEST
+
+/* Layers and tails that share a page: nothing faults, and yet the write shows. */
+START_TEST(writes_beside_a_range_are_found)
+{
+    lab l = lab_open("guard", "auto", 1);
+    dlab_error err = {0};
+    ck_assert_int_eq(write_one(&l, middle_layer(&l, 512), 0, 2, 0, &err), DLAB_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.msg, "op kv_write, operand 3: wrote at"));
+    ck_assert_ptr_nonnull(strstr(err.msg, "behind its range"));
+    lab_clear(&l);
+    ck_assert_int_eq(write_one(&l, middle_layer(&l, 512), 0, -2, 0, &err), DLAB_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.msg, "before its range"));
+    lab_clear(&l);
+    ck_assert_int_eq(write_one(&l, with_tail(&l, 1024), 0, 0, 2, &err), DLAB_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.msg, "op kv_write, operand 4: wrote at"));
+    lab_clear(&l);
+    ck_assert_int_eq(write_one(&l, middle_layer(&l, 512), 0, 1, 0, &err), DLAB_OK);
+    lab_close(&l);
 }
 END_TEST
 
@@ -138,7 +244,8 @@ START_TEST(results_and_arguments_are_scribbled_over)
     lab l = lab_open("guard", "auto", 2);
     const float x[4] = {1, 1, 1, 1};
     float got[4] = {0};
-    dlab_rmsnorm_args a = {lab_put(&l, x, 16), lab_put(&l, x, 16), lab_put(&l, NULL, 16), 1, 4, 0};
+    dlab_rmsnorm_args a = {
+        .x = lab_put(&l, x, 16), .w = lab_put(&l, x, 16), .y = lab_put(&l, NULL, 16), .n_rows = 1, .dim = 4};
     const dlab_at y = a.y;
     lab_submit(&l, DLAB_OP_rmsnorm, &a);
     unsigned char scribbled[sizeof a];
@@ -183,7 +290,7 @@ START_TEST(imported_memory_cannot_be_written)
     const dlab_at w = {b, 0}, y = lab_put(&l, NULL, 16);
     ck_assert_int_eq(ops->upload(l.dev, w, x, sizeof x, &err), DLAB_EINTERNAL);
     ck_assert_int_eq(ops->copy(l.dev, w, y, sizeof x, &err), DLAB_EINTERNAL);
-    dlab_rmsnorm_args a = {w, w, w, 1, 4, 0};
+    dlab_rmsnorm_args a = {.x = w, .w = w, .y = w, .n_rows = 1, .dim = 4};
     ck_assert_int_eq(ops->submit(l.dev, DLAB_OP_rmsnorm, &a, &err), DLAB_EINTERNAL);
     ck_assert_ptr_nonnull(strstr(err.msg, "rmsnorm"));
     ck_assert_int_eq(ops->copy(l.dev, y, w, sizeof x, &err), DLAB_OK);
@@ -221,6 +328,7 @@ static Suite *suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, every_op_gives_the_bits_of_the_cpu_device, 0, DLAB_OP_N);
     tcase_add_test(t, undeclared_access_faults);
+    tcase_add_test(t, writes_beside_a_range_are_found);
     tcase_add_test(t, results_and_arguments_are_scribbled_over);
     tcase_add_test(t, uploads_capture_and_copies_keep_their_order);
     tcase_add_test(t, imported_memory_cannot_be_written);

@@ -1,4 +1,4 @@
-/* What ops declare: names, operands, costs. */
+/* What ops declare: names and operands. Their costs: test_op_cost.c. */
 #include <check.h>
 #include <string.h>
 
@@ -69,17 +69,22 @@ START_TEST(in_place_is_one_operand)
 }
 END_TEST
 
+/* Layers inside of larger buffers; K has a tail. */
 static dlab_kv_view view(void)
 {
-    return (dlab_kv_view){.k = at(8, 5000, 1000),
-                          .v = at(9, 6000, 500),
-                          .k_dtype = DLAB_F16,
-                          .v_dtype = DLAB_F32,
+    return (dlab_kv_view){.k = {.base = at(8, 5000, 1000),
+                                .bytes = 2000,
+                                .dtype = DLAB_F16,
+                                .group = 1,
+                                .tail = at(10, 9000, 3000),
+                                .tail_bytes = 700,
+                                .tail_cap = 5},
+                          .v = {.base = at(9, 6000, 500), .bytes = 1500, .dtype = DLAB_F32, .group = 1},
                           .n_kv_heads = 2,
                           .head_dim = 16};
 }
 
-START_TEST(attention_operands_take_the_rest_of_cache_and_descriptor)
+START_TEST(attention_operands_are_one_layer_of_the_cache)
 {
     dlab_operand o[DLAB_MAX_OPERANDS];
     const dlab_attn_fused_args a = {.q = at(1, 1 << 20, 0),
@@ -91,36 +96,99 @@ START_TEST(attention_operands_take_the_rest_of_cache_and_descriptor)
                                     .n_heads = 4,
                                     .max_len = 257};
     int n = dlab_op_operands(DLAB_OP_attn_fused, &a, o);
-    ck_assert_int_eq(n, 6);
+    ck_assert_int_eq(n, 7);
     expect(o, n, a.q, 3 * 4 * 16 * 4, DLAB_READ);
     expect(o, n, a.out, 3 * 4 * 16 * 4, DLAB_WRITE);
-    expect(o, n, a.desc, 384, DLAB_READ);
-    expect(o, n, a.kv.k, 4000, DLAB_READ);
-    expect(o, n, a.kv.v, 5500, DLAB_READ);
+    expect(o, n, a.desc, 384, DLAB_READ); /* the rest of the descriptor's buffer */
+    expect(o, n, a.kv.k.base, 2000, DLAB_READ);
+    expect(o, n, a.kv.k.tail, 700, DLAB_READ);
+    expect(o, n, a.kv.v.base, 1500, DLAB_READ);
     expect(o, n, a.partials, 3 * 4 * 2 * 18 * 4, DLAB_READ | DLAB_WRITE); /* 257 tokens are two pieces */
     dlab_attn_fused_args many = a;
     many.n_rows = DLAB_ATTN_SPLIT_ROWS + 1; /* no partials, so none need be there */
     many.partials = (dlab_at){0};
-    ck_assert_int_eq(dlab_op_operands(DLAB_OP_attn_fused, &many, o), 5);
-    const dlab_attn_unfused_args u = {.q = a.q,
-                                      .out = a.out,
-                                      .desc = a.desc,
-                                      .scores = a.partials,
-                                      .kv = view(),
-                                      .n_rows = 3,
-                                      .n_heads = 4,
-                                      .max_len = 257};
-    n = dlab_op_operands(DLAB_OP_attn_scores, &u, o);
-    ck_assert_int_eq(n, 4);
+    ck_assert_int_eq(dlab_op_operands(DLAB_OP_attn_fused, &many, o), 6);
+    dlab_attn_fused_args most = a; /* all that there can be */
+    most.spans = (dlab_span_table){at(5, 300, 100), 1};
+    most.kv.v.tail = at(11, 800, 0);
+    most.kv.v.tail_bytes = 800;
+    most.kv.v.tail_cap = 1;
+    n = dlab_op_operands(DLAB_OP_attn_fused, &most, o);
+    ck_assert_int_eq(n, DLAB_MAX_OPERANDS);
+    expect(o, n, most.spans.at, 200, DLAB_READ);
+    expect(o, n, most.kv.v.tail, 800, DLAB_READ);
+}
+END_TEST
+
+START_TEST(unfused_attention_operands)
+{
+    dlab_operand o[DLAB_MAX_OPERANDS];
+    dlab_attn_unfused_args u = {.q = at(1, 1 << 20, 0),
+                                .out = at(2, 1 << 20, 0),
+                                .desc = at(3, 400, 16),
+                                .scores = at(4, 1 << 20, 0),
+                                .kv = view(),
+                                .n_rows = 3,
+                                .n_heads = 4,
+                                .max_len = 257};
+    int n = dlab_op_operands(DLAB_OP_attn_scores, &u, o);
+    ck_assert_int_eq(n, 5);
     expect(o, n, u.scores, 4 * 3 * 257 * 4, DLAB_WRITE);
-    expect(o, n, u.kv.k, 4000, DLAB_READ);
+    expect(o, n, u.kv.k.base, 2000, DLAB_READ);
+    expect(o, n, u.kv.k.tail, 700, DLAB_READ);
     n = dlab_op_operands(DLAB_OP_attn_softmax, &u, o);
     ck_assert_int_eq(n, 2);
     expect(o, n, u.scores, 4 * 3 * 257 * 4, DLAB_READ | DLAB_WRITE);
     n = dlab_op_operands(DLAB_OP_attn_values, &u, o);
     ck_assert_int_eq(n, 4);
-    expect(o, n, u.kv.v, 5500, DLAB_READ);
+    expect(o, n, u.kv.v.base, 1500, DLAB_READ);
     expect(o, n, u.out, 3 * 4 * 16 * 4, DLAB_WRITE);
+    u.spans = (dlab_span_table){at(3, 400, 200), 2}; /* behind the descriptor in its buffer */
+    for (int op = DLAB_OP_attn_scores; op <= DLAB_OP_attn_values; op++) {
+        n = dlab_op_operands((dlab_op)op, &u, o);
+        expect(o, n, u.spans.at, 200, DLAB_READ);
+    }
+}
+END_TEST
+
+START_TEST(kv_write_operands)
+{
+    dlab_operand o[DLAB_MAX_OPERANDS];
+    dlab_kv_write_args a = {
+        .k = at(1, 5000, 8), .v = at(2, 5000, 16), .desc = at(3, 400, 0), .kv = view(), .n_rows = 3};
+    int n = dlab_op_operands(DLAB_OP_kv_write, &a, o);
+    ck_assert_int_eq(n, 6);
+    expect(o, n, a.k, 3 * 2 * 16 * 4, DLAB_READ);
+    expect(o, n, a.v, 3 * 2 * 16 * 4, DLAB_READ);
+    expect(o, n, a.kv.k.base, 2000, DLAB_WRITE);
+    expect(o, n, a.kv.k.tail, 700, DLAB_READ | DLAB_WRITE);
+    expect(o, n, a.kv.v.base, 1500, DLAB_WRITE);
+    a.work = at(5, 64, 32);
+    n = dlab_op_operands(DLAB_OP_kv_write, &a, o);
+    ck_assert_int_eq(n, 7);
+    expect(o, n, a.work, 32, DLAB_READ | DLAB_WRITE);
+}
+END_TEST
+
+START_TEST(operands_of_hadamard_and_of_a_watched_norm)
+{
+    dlab_operand o[DLAB_MAX_OPERANDS];
+    const dlab_hadamard_args h = {.x = at(1, 5000, 8), .n_rows = 3, .n_heads = 2, .head_dim = 10};
+    ck_assert_int_eq(dlab_op_operands(DLAB_OP_hadamard, &h, o), 1);
+    expect(o, 1, h.x, 240, DLAB_READ | DLAB_WRITE);
+    dlab_rmsnorm_args r = {.x = at(1, 1000, 0),
+                           .w = at(2, 1000, 0),
+                           .y = at(3, 1000, 0),
+                           .watch = at(4, 100, 4),
+                           .n_rows = 2,
+                           .dim = 8,
+                           .watch_first = true};
+    int n = dlab_op_operands(DLAB_OP_rmsnorm, &r, o);
+    ck_assert_int_eq(n, 4);
+    expect(o, n, r.watch, 8, DLAB_WRITE);
+    r.watch_first = false; /* what it does not set stays */
+    n = dlab_op_operands(DLAB_OP_rmsnorm, &r, o);
+    expect(o, n, r.watch, 8, DLAB_READ | DLAB_WRITE);
 }
 END_TEST
 
@@ -171,83 +239,15 @@ START_TEST(check_finds_what_leaves_its_buffer)
     ck_assert_str_eq(err.msg, "op quant_act, operand 1: 80 bytes at 1 leave a buffer of 80");
     a.y.off = SIZE_MAX; /* no wrap around */
     ck_assert_int_eq(dlab_op_check(DLAB_OP_quant_act, &a, &err), DLAB_EINTERNAL);
+    dlab_attn_unfused_args u = {.desc = at(3, 100, 0), .kv = view()};
+    ck_assert_int_eq(dlab_op_check(DLAB_OP_attn_values, &u, &err), DLAB_OK);
+    u.kv.v.bytes = 5501; /* a layer that is larger than what is left of its buffer */
+    ck_assert_int_eq(dlab_op_check(DLAB_OP_attn_values, &u, &err), DLAB_EINTERNAL);
+    u.kv.k.tail_bytes = 6001;
+    ck_assert_int_eq(dlab_op_check(DLAB_OP_attn_scores, &u, &err), DLAB_EINTERNAL);
+    ck_assert_str_eq(err.msg, "op attn_scores, operand 3: 6001 bytes at 3000 leave a buffer of 9000");
     dlab_gather_args g = {.x = at(1, 100, 101), .out = at(2, 100, 0), .desc = at(3, 100, 0), .dim = 1};
     ck_assert_int_eq(dlab_op_check(DLAB_OP_gather, &g, &err), DLAB_EINTERNAL); /* a view past its buffer's end */
-}
-END_TEST
-
-static dlab_op_cost cost_of(dlab_op op, const void *args, const small_desc *d)
-{
-    dlab_op_cost c = {0};
-    dlab_op_add_cost(op, args, &d->head, &c);
-    return c;
-}
-
-static void costs(dlab_op_cost c, double read, double written, double kv, double flops)
-{
-    ck_assert_double_eq(c.bytes_read, read);
-    ck_assert_double_eq(c.bytes_written, written);
-    ck_assert_double_eq(c.kv_bytes, kv);
-    ck_assert_double_eq(c.flops, flops);
-}
-
-START_TEST(matmul_cost)
-{
-    const small_desc d = desc_of(0, 0, 0, 0);
-    dlab_matmul_args a = {.w = {.dtype = DLAB_Q4_1, .n = 7, .k = 64}, .n_rows = 3};
-    costs(cost_of(DLAB_OP_matmul, &a, &d), 3 * 64 * 4 + 7 * 40, 3 * 7 * 4, 0, 2 * 3 * 7 * 64);
-    a.quantized = a.accumulate = true;
-    costs(cost_of(DLAB_OP_matmul, &a, &d), 3 * 80 + 7 * 40 + 84, 84, 0, 2 * 3 * 7 * 64);
-    dlab_op_cost sum = {0}; /* adds */
-    dlab_op_add_cost(DLAB_OP_matmul, &a, &d.head, &sum);
-    dlab_op_add_cost(DLAB_OP_matmul, &a, &d.head, &sum);
-    ck_assert_double_eq(sum.flops, 2 * 2 * 3 * 7 * 64);
-}
-END_TEST
-
-/* Rows: sequence 0 at 4 and 5, sequence 1 at 0 after a padding row at 9. Visited: 5 + 6 + 10 + 1; read once: 6 + 10. */
-START_TEST(attention_cost_follows_what_is_visited)
-{
-    small_desc d = desc_of(4, 2, 0, 0);
-    d.rows[0] = (dlab_desc_row){.pos = 4, .seq = 0};
-    d.rows[1] = (dlab_desc_row){.pos = 5, .seq = 0};
-    d.rows[2] = (dlab_desc_row){.pos = 9, .seq = 1, .k_slot = -1, .v_slot = -1};
-    d.rows[3] = (dlab_desc_row){.pos = 0, .seq = 1};
-    const double visited = 22, cached = 16, q = 4 * 4 * 16 * 4, h = 4, k = 2 * 16 * 2, v = 2 * 16 * 4;
-    const dlab_attn_fused_args a = {.kv = view(), .n_rows = 4, .n_heads = 4, .max_len = 10};
-    const dlab_op_cost fused = cost_of(DLAB_OP_attn_fused, &a, &d);
-    costs(fused, q + cached * (k + v), q, cached * (k + v), 4 * 16 * h * visited);
-    const dlab_attn_unfused_args u = {.kv = view(), .n_rows = 4, .n_heads = 4, .max_len = 10};
-    const double scores = 4 * h * visited;
-    costs(cost_of(DLAB_OP_attn_scores, &u, &d), q + cached * k, scores, cached * k, 2 * 16 * h * visited);
-    costs(cost_of(DLAB_OP_attn_softmax, &u, &d), scores, scores, 0, 0);
-    costs(cost_of(DLAB_OP_attn_values, &u, &d), scores + cached * v, q, cached * v, 2 * 16 * h * visited);
-    const dlab_kv_write_args w = {.kv = view(), .n_rows = 4};
-    costs(cost_of(DLAB_OP_kv_write, &w, &d), 3 * 2 * 2 * 16 * 4, 3 * (k + v), 0, 0); /* not the padding row */
-}
-END_TEST
-
-START_TEST(costs_of_the_small_ops)
-{
-    const small_desc d = desc_of(0, 0, 0, 0);
-    const dlab_embed_args e = {.table = {.dtype = DLAB_F16, .n = 100, .k = 10}, .n_rows = 3};
-    costs(cost_of(DLAB_OP_embed, &e, &d), 60, 120, 0, 0);
-    const dlab_rmsnorm_args r = {.n_rows = 3, .dim = 10};
-    costs(cost_of(DLAB_OP_rmsnorm, &r, &d), 160, 120, 0, 120);
-    const dlab_quant_act_args q = {.n_rows = 3, .k = 64};
-    costs(cost_of(DLAB_OP_quant_act, &q, &d), 768, 240, 0, 576);
-    const dlab_rope_args p = {.n_rows = 3, .n_heads = 2, .head_dim = 10, .rot_dim = 8};
-    costs(cost_of(DLAB_OP_rope, &p, &d), 192 + 96, 192, 0, 6 * 3 * 2 * 4);
-    const dlab_swiglu_args s = {.n_rows = 3, .dim = 10};
-    costs(cost_of(DLAB_OP_swiglu, &s, &d), 240, 120, 0, 120);
-    const dlab_gather_args g = {.n_logits = 3, .dim = 10};
-    costs(cost_of(DLAB_OP_gather, &g, &d), 120, 120, 0, 0);
-    dlab_sample_args a = {.n_logits = 3, .vocab = 100};
-    costs(cost_of(DLAB_OP_sample, &a, &d), 1200, 12, 0, 300);
-    a.temperature = 0.5f;
-    costs(cost_of(DLAB_OP_sample, &a, &d), 1200, 12, 0, 1200);
-    const dlab_score_args c = {.n_logits = 3, .vocab = 100};
-    costs(cost_of(DLAB_OP_score, &c, &d), 1200, 36, 0, 1200);
 }
 END_TEST
 
@@ -258,12 +258,12 @@ int main(void)
     tcase_add_test(t, every_op_has_a_name_and_a_size);
     tcase_add_test(t, matmul_operands);
     tcase_add_test(t, in_place_is_one_operand);
-    tcase_add_test(t, attention_operands_take_the_rest_of_cache_and_descriptor);
+    tcase_add_test(t, attention_operands_are_one_layer_of_the_cache);
+    tcase_add_test(t, unfused_attention_operands);
+    tcase_add_test(t, kv_write_operands);
+    tcase_add_test(t, operands_of_hadamard_and_of_a_watched_norm);
     tcase_add_test(t, logit_operands_begin_at_first);
     tcase_add_test(t, check_finds_what_leaves_its_buffer);
-    tcase_add_test(t, matmul_cost);
-    tcase_add_test(t, attention_cost_follows_what_is_visited);
-    tcase_add_test(t, costs_of_the_small_ops);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -16,22 +16,23 @@ static dlab_error err;
 static void setup(void) { fixture_open(&f); }
 static void teardown(void) { fixture_close(&f); }
 
+/* off: the layer's base is not the buffer's start */
+static dlab_kv_plane plane_of(dlab_dtype dtype, size_t bytes, size_t off)
+{
+    const int64_t element = dlab_dtype_block_bytes(dtype);
+    dlab_at base = buffer_of(&f, NULL, bytes);
+    base.off = off;
+    return (dlab_kv_plane){.base = base,
+                           .bytes = bytes - off,
+                           .dtype = dtype,
+                           .group = 1,
+                           .token_stride = DIM * element,
+                           .head_stride = 4 * DIM * element}; /* 4 tokens a segment and head */
+}
+
 static dlab_kv_view view_of(dlab_dtype k, dlab_dtype v, size_t bytes)
 {
-    const int64_t ke = dlab_dtype_block_bytes(k), ve = dlab_dtype_block_bytes(v);
-    dlab_kv_view kv = {.k = buffer_of(&f, NULL, bytes),
-                       .v = buffer_of(&f, NULL, bytes),
-                       .k_dtype = k,
-                       .v_dtype = v,
-                       .k_token_stride = DIM * ke,
-                       .v_token_stride = DIM * ve,
-                       .k_head_stride = 4 * DIM * ke, /* 4 tokens a segment and head */
-                       .v_head_stride = 4 * DIM * ve,
-                       .n_kv_heads = G,
-                       .head_dim = DIM};
-    kv.k.off = 8; /* the layer's base is not the buffer's start */
-    kv.v.off = 16;
-    return kv;
+    return (dlab_kv_view){.k = plane_of(k, bytes, 8), .v = plane_of(v, bytes, 16), .n_kv_heads = G, .head_dim = DIM};
 }
 
 START_TEST(kv_write_puts_rows_where_the_slots_say)
@@ -40,10 +41,8 @@ START_TEST(kv_write_puts_rows_where_the_slots_say)
     const float k[3][G * DIM] = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}};
     const float v[3][G * DIM] = {{0.5f, 1, 1.5f, 2}, {-1, -2, 65520, 0x1.004p0f}, {9, 9, 9, 9}};
     small_desc d = desc_of(3, 1, 0, 0);
-    d.rows[0].k_slot = 8; /* token 1 */
-    d.rows[0].v_slot = 4;
-    d.rows[1].k_slot = 0; /* token 0 */
-    d.rows[1].v_slot = 0;
+    d.rows[0].index = 1; /* of the region at 0 */
+    d.rows[1].index = 0;
     d.rows[2].k_slot = -1;
     d.rows[2].v_slot = -1;
     const dlab_kv_write_args a = {.k = buffer_of(&f, k, sizeof k),
@@ -53,13 +52,13 @@ START_TEST(kv_write_puts_rows_where_the_slots_say)
                                   .n_rows = 3};
     submit_ok(dlab_submit_kv_write(f.dev, a, &err), &err);
     float kc[64], want_k[64] = {0};
-    read_back(&f, kc, (dlab_at){kv.k.buf, 0}, sizeof kc);
+    read_back(&f, kc, (dlab_at){kv.k.base.buf, 0}, sizeof kc);
     const int base = 2, head = 8; /* in floats */
     memcpy(want_k + base, (const float[]){5, 6, 1, 2}, 16);
     memcpy(want_k + base + head, (const float[]){7, 8, 3, 4}, 16);
     ck_assert_mem_eq(kc, want_k, sizeof kc);
     uint16_t vc[128], want_v[128] = {0};
-    read_back(&f, vc, (dlab_at){kv.v.buf, 0}, sizeof vc);
+    read_back(&f, vc, (dlab_at){kv.v.base.buf, 0}, sizeof vc);
     memcpy(want_v + 8, (const uint16_t[]){0xBC00, 0xC000, 0x3800, 0x3C00}, 8);
     memcpy(want_v + 16, (const uint16_t[]){0x7C00, 0x3C01, 0x3E00, 0x4000}, 8); /* 65520 is past f16: infinity */
     ck_assert_mem_eq(vc, want_v, sizeof vc);
@@ -78,7 +77,7 @@ START_TEST(kv_write_rounds_to_bf16)
                                   .n_rows = 1};
     submit_ok(dlab_submit_kv_write(f.dev, a, &err), &err);
     uint16_t kc[32];
-    read_back(&f, kc, (dlab_at){kv.k.buf, 0}, sizeof kc);
+    read_back(&f, kc, (dlab_at){kv.k.base.buf, 0}, sizeof kc);
     ck_assert_uint_eq(kc[4], 0x3F80);
     ck_assert_uint_eq(kc[5], 0x3F80); /* halfway, to even */
     ck_assert_uint_eq(kc[12], 0x3F82);
@@ -101,14 +100,15 @@ typedef struct {
 
 static void put_token(char *k, char *v, int64_t off, int token, const dlab_kv_view *kv, const float *kt, float vt)
 {
+    const dlab_kv_plane *kp = &kv->k, *vp = &kv->v;
     for (int g = 0; g < G; g++) {
-        char *kp = k + kv->k.off + off * dlab_dtype_block_bytes(kv->k_dtype) + g * kv->k_head_stride +
-                   token * kv->k_token_stride;
-        char *vp = v + kv->v.off + off * dlab_dtype_block_bytes(kv->v_dtype) + g * kv->v_head_stride +
-                   token * kv->v_token_stride;
+        char *key =
+            k + kp->base.off + off * dlab_dtype_block_bytes(kp->dtype) + g * kp->head_stride + token * kp->token_stride;
+        char *value =
+            v + vp->base.off + off * dlab_dtype_block_bytes(vp->dtype) + g * vp->head_stride + token * vp->token_stride;
         for (int i = 0; i < DIM; i++) {
-            dlab_ref_put_element(kp, kv->k_dtype, i, (double)(g ? -kt[i] : kt[i]));
-            dlab_ref_put_element(vp, kv->v_dtype, i, (double)(vt * (i ? 10 : 1) + (g ? 100.0f : 0)));
+            dlab_ref_put_element(key, kp->dtype, i, (double)(g ? -kt[i] : kt[i]));
+            dlab_ref_put_element(value, vp->dtype, i, (double)(vt * (i ? 10 : 1) + (g ? 100.0f : 0)));
         }
     }
 }
@@ -125,8 +125,8 @@ static attention_case make_case(dlab_dtype k_dtype, dlab_dtype v_dtype)
     put_token(k, v, block, 1, &c.kv, (const float[]){0, LN3}, 2);
     put_token(k, v, 0, 0, &c.kv, (const float[]){0, 0}, 4);
     put_token(k, v, 2 * block, 0, &c.kv, (const float[]){5, 5}, 8);
-    ck_assert_int_eq(dlab_host_upload((dlab_at){c.kv.k.buf, 0}, k, sizeof k, NULL), DLAB_OK);
-    ck_assert_int_eq(dlab_host_upload((dlab_at){c.kv.v.buf, 0}, v, sizeof v, NULL), DLAB_OK);
+    ck_assert_int_eq(dlab_host_upload((dlab_at){c.kv.k.base.buf, 0}, k, sizeof k, NULL), DLAB_OK);
+    ck_assert_int_eq(dlab_host_upload((dlab_at){c.kv.v.base.buf, 0}, v, sizeof v, NULL), DLAB_OK);
     const int64_t kb = block * dlab_dtype_block_bytes(k_dtype), vb = block * dlab_dtype_block_bytes(v_dtype);
     small_desc d = desc_of(3, 2, 3, 0);
     d.seqs[0] = (dlab_desc_seq){.row_begin = 0, .n_rows = 2, .seg_begin = 0, .n_segs = 2, .len = 3};

@@ -109,6 +109,98 @@ START_TEST(rmsnorm_by_hand)
 }
 END_TEST
 
+/* By recursion: H of 2n has H, H over H, −H; each level divides by √2. */
+static void walsh(const double *x, double *y, int n)
+{
+    if (n == 1) {
+        *y = *x;
+        return;
+    }
+    double sum[64], difference[64];
+    for (int i = 0; i < n / 2; i++) {
+        sum[i] = (x[i] + x[i + n / 2]) / sqrt(2);
+        difference[i] = (x[i] - x[i + n / 2]) / sqrt(2);
+    }
+    walsh(sum, y, n / 2);
+    walsh(difference, y + n / 2, n / 2);
+}
+
+static void rotate_by_hadamard(float *x, int rows, int heads, int dim)
+{
+    const size_t bytes = (size_t)(rows * heads * dim) * sizeof *x;
+    const dlab_at at = buffer_of(&f, x, bytes);
+    const dlab_hadamard_args a = {.x = at, .n_rows = rows, .n_heads = heads, .head_dim = dim};
+    submit_ok(dlab_submit_hadamard(f.dev, a, &err), &err);
+    read_back(&f, x, at, bytes);
+}
+
+START_TEST(hadamard_by_hand)
+{
+    float x[2][4] = {{1, 2, 3, 4}, {0, 0, 1, 0}};
+    rotate_by_hadamard(&x[0][0], 1, 2, 4);
+    floats_near(&x[0][0], (const double[]){5, -1, -2, 0, 0.5, 0.5, -0.5, -0.5}, 8, 1e-7);
+    float six[6] = {1, 1, 2, 0, 0, 3}; /* blocks of 2 */
+    rotate_by_hadamard(six, 1, 1, 6);
+    const double r = sqrt(2);
+    floats_near(six, (const double[]){2 / r, 0, 2 / r, 2 / r, 3 / r, -3 / r}, 6, 1e-7);
+    float odd[3] = {1, 2, 3}; /* blocks of 1: nothing to do */
+    rotate_by_hadamard(odd, 1, 1, 3);
+    floats_near(odd, (const double[]){1, 2, 3}, 3, 0);
+}
+END_TEST
+
+/* Blocks of 16 in 80 and of 64: the recursion's values; products stay; twice is the identity. */
+START_TEST(hadamard_keeps_products)
+{
+    static const int dims[][2] = {{80, 16}, {64, 64}, {48, 16}};
+    for (size_t c = 0; c < N_OF(dims); c++) {
+        const int dim = dims[c][0], block = dims[c][1];
+        float x[2][80], y[2 * 80];
+        double in[2][80], want[80], before = 0, after = 0;
+        for (int i = 0; i < dim; i++) {
+            in[0][i] = (double)(x[0][i] = (float)sin(i + 1.0));
+            in[1][i] = (double)(x[1][i] = (float)cos(3.0 * i));
+            before += in[0][i] * in[1][i];
+        }
+        memcpy(y, x[0], (size_t)dim * sizeof(float));
+        memcpy(y + dim, x[1], (size_t)dim * sizeof(float));
+        rotate_by_hadamard(y, 2, 1, dim);
+        for (int b = 0; b < dim; b += block) walsh(in[0] + b, want + b, block);
+        floats_near(y, want, (size_t)dim, 1e-6);
+        for (int i = 0; i < dim; i++) after += (double)y[i] * (double)y[dim + i];
+        ck_assert_double_eq_tol(after, before, 1e-5);
+        rotate_by_hadamard(y, 2, 1, dim);
+        floats_near(y, in[0], (size_t)dim, 1e-6);
+        floats_near(y + dim, in[1], (size_t)dim, 1e-6);
+    }
+}
+END_TEST
+
+START_TEST(rmsnorm_watches_for_what_is_no_number)
+{
+    const float x[4][2] = {{1, 2}, {NAN, 1}, {1, -INFINITY}, {1e30f, 0}}, w[2] = {1, 1}; /* 1e60 is none in f32 */
+    const int32_t before[4] = {5, 5, 5, 5};
+    int32_t got[4];
+    dlab_rmsnorm_args a = {.x = buffer_of(&f, x, sizeof x),
+                           .w = buffer_of(&f, w, sizeof w),
+                           .y = buffer_of(&f, NULL, sizeof x),
+                           .watch = buffer_of(&f, before, sizeof before),
+                           .n_rows = 4,
+                           .dim = 2,
+                           .watch_first = true};
+    submit_ok(dlab_submit_rmsnorm(f.dev, a, &err), &err);
+    read_back(&f, got, a.watch, sizeof got);
+    ck_assert_mem_eq(got, ((const int32_t[]){0, 1, 1, 1}), sizeof got);
+    const float y[4][2] = {{INFINITY, 2}, {1, 1}, {NAN, 1}, {0, 0}};
+    a.x = buffer_of(&f, y, sizeof y);
+    a.watch = buffer_of(&f, (const int32_t[]){0, 1, 0, 0}, sizeof got);
+    a.watch_first = false; /* what came up before stays */
+    submit_ok(dlab_submit_rmsnorm(f.dev, a, &err), &err);
+    read_back(&f, got, a.watch, sizeof got);
+    ck_assert_mem_eq(got, ((const int32_t[]){1, 1, 1, 0}), sizeof got);
+}
+END_TEST
+
 static void quantize(const float *x, size_t n_blocks, dlab_qact_block *out)
 {
     const dlab_at y = buffer_of(&f, NULL, n_blocks * sizeof *out);
@@ -307,6 +399,9 @@ int main(void)
     tcase_add_test(t, q4_1_is_decoded);
     tcase_add_test(t, embed_takes_the_rows_of_the_tokens);
     tcase_add_test(t, rmsnorm_by_hand);
+    tcase_add_test(t, rmsnorm_watches_for_what_is_no_number);
+    tcase_add_test(t, hadamard_by_hand);
+    tcase_add_test(t, hadamard_keeps_products);
     tcase_add_test(t, quant_act_by_hand);
     tcase_add_test(t, quant_act_of_odd_numbers);
     tcase_add_test(t, matmul_f32_by_hand);

@@ -54,7 +54,36 @@ static const dlab_h5_column old_columns[] = {
 #undef OLD
 #define N_OLD (sizeof old_columns / sizeof *old_columns)
 
-/* Puts a table of steps with the first n of the old columns into a part, and takes an attribute away. */
+typedef struct {
+    int64_t id, prompt_tokens, depth_tokens, new_tokens;
+    double t_sched, t_submit, t_admit, t_first, t_done;
+    int32_t finish;
+} old_request;
+
+#define OLD(field, type, size)                                                                                         \
+    {                                                                                                                  \
+#field, type, DLAB_H5_NEEDED, offsetof(old_request, field), size, 0, "1", "as it was"                          \
+    }
+static const dlab_h5_column old_request_columns[] = {
+    OLD(id, DLAB_H5_I64, 8),         OLD(prompt_tokens, DLAB_H5_I64, 8), OLD(depth_tokens, DLAB_H5_I64, 8),
+    OLD(new_tokens, DLAB_H5_I64, 8), OLD(t_sched, DLAB_H5_F64, 8),       OLD(t_submit, DLAB_H5_F64, 8),
+    OLD(t_admit, DLAB_H5_F64, 8),    OLD(t_first, DLAB_H5_F64, 8),       OLD(t_done, DLAB_H5_F64, 8),
+    OLD(finish, DLAB_H5_I32, 4),
+};
+#undef OLD
+
+static const char *const new_attributes[] = {"kv_growths",    "kv_growth_ns",    "kv_evictions",   "kv_copies",
+                                             "kv_hit_tokens", "kv_asked_tokens", "kv_token_bytes", "memory_limit"};
+
+static void set_schema(const dlab_h5_out *o, int64_t version)
+{
+    hid_t meta = H5Gopen2(o->file, "/meta", H5P_DEFAULT);
+    ck_assert_int_ge(H5Adelete(meta, "schema_version"), 0);
+    ck_assert_int_eq(dlab_h5_put_i64(o, meta, "schema_version", version, NULL), DLAB_OK);
+    H5Gclose(meta);
+}
+
+/* Makes a part as version 1 wrote it, with the first n of its columns of steps, and without a count that it had. */
 static void make_old(const char *part, size_t n_columns)
 {
     const old_step rows[2] = {{.t_begin = 1, .t_end = 2, .rows = 3, .kv_used = 7},
@@ -63,10 +92,18 @@ static void make_old(const char *part, size_t n_columns)
     ck_assert_int_ge(H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110), 0);
     dlab_h5_out o = {.file = H5Fopen(part, H5F_ACC_RDWR, access), .path = part};
     ck_assert_int_ge(o.file, 0);
+    const old_request request = {.id = 0, .prompt_tokens = 5, .new_tokens = 4, .t_done = 9, .finish = 1};
     hid_t run = H5Gopen2(o.file, "/runs/0000", H5P_DEFAULT);
     ck_assert_int_ge(H5Ldelete(run, "steps", H5P_DEFAULT), 0);
-    if (H5Aexists(run, "kv_growths") > 0) ck_assert_int_ge(H5Adelete(run, "kv_growths"), 0);
+    ck_assert_int_ge(H5Ldelete(run, "requests", H5P_DEFAULT), 0);
+    for (size_t i = 0; i < sizeof new_attributes / sizeof *new_attributes; i++)
+        if (H5Aexists(run, new_attributes[i]) > 0) ck_assert_int_ge(H5Adelete(run, new_attributes[i]), 0);
     ck_assert_int_eq(dlab_h5_put_table(&o, run, "steps", old_columns, n_columns, rows, sizeof *rows, 2, NULL), DLAB_OK);
+    ck_assert_int_eq(dlab_h5_put_table(&o, run, "requests", old_request_columns,
+                                       sizeof old_request_columns / sizeof *old_request_columns, &request,
+                                       sizeof request, 1, NULL),
+                     DLAB_OK);
+    set_schema(&o, 1);
     H5Gclose(run);
     H5Fclose(o.file);
     H5Pclose(access);
@@ -81,7 +118,8 @@ START_TEST(columns_that_came_later_may_be_missing)
     fill_record(&r);
     snprintf(out, sizeof out, "%s", in_folder("r.h5"));
     dlab_run *run = r.points[0].runs[0];
-    run->kv_growths = 3;
+    run->kv_growths = run->kv_evictions = run->kv_hit_tokens = run->memory_limit = 3;
+    run->kv_token_bytes = 3;
     ck_assert_int_eq(dlab_record_write_part(out, &r.meta, run, &err), DLAB_OK);
     dlab_record_part_path(out, run->key, run->repeat, part, sizeof part);
     make_old(part, N_OLD);
@@ -93,7 +131,28 @@ START_TEST(columns_that_came_later_may_be_missing)
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(back.steps[i].budget, 0);
         ck_assert(isnan(back.steps[i].bytes) && isnan(back.steps[i].kv_bytes) && isnan(back.steps[i].flops));
+        ck_assert(isnan(back.steps[i].kv_dense_bytes) && isnan(back.steps[i].inter_bytes));
+        ck_assert_int_eq(back.steps[i].kv_cached, -1);
+        ck_assert_int_eq(back.steps[i].kv_free, -1);
+        ck_assert_int_eq(back.steps[i].kv_unusable, -1);
+        ck_assert_int_eq(back.steps[i].kv_shared, -1);
+        ck_assert_int_eq(back.steps[i].preempted, -1);
+        ck_assert_int_eq(back.steps[i].growths, -1);
+        ck_assert_int_eq(back.steps[i].nonfinite, -1);
     }
+    ck_assert_uint_eq(back.n_requests, 1);
+    ck_assert_int_eq(back.requests[0].prompt_tokens, 5);
+    ck_assert_int_eq(back.requests[0].finish, 1);
+    ck_assert_int_eq(back.requests[0].cached_tokens, -1);
+    ck_assert_int_eq(back.kv_evictions, -1);
+    ck_assert_int_eq(back.kv_hit_tokens, -1);
+    ck_assert_int_eq(back.memory_limit, 0);
+    ck_assert(isnan(back.kv_token_bytes));
+    static const char *const unknown[] = {"rho",       "inter_bytes",  "kv_free",       "kv_frag",     "kv_cached",
+                                          "kv_shared", "kv_hit",       "kv_formula",    "preemptions", "nonfinite",
+                                          "kv_copies", "kv_occupancy", "kv_growth_time"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) ck_assert(isnan(metric_value(&back, unknown[i])));
+    ck_assert(isfinite(metric_value(&back, "kv_used")) && isfinite(metric_value(&back, "kv_waste")));
     ck_assert(isnan(metric_value(&back, "bytes_step")));
     ck_assert(isnan(metric_value(&back, "budget_util")));
     ck_assert(isnan(metric_value(&back, "kv_growths")));
@@ -102,6 +161,30 @@ START_TEST(columns_that_came_later_may_be_missing)
     make_old(part, N_OLD - 1); /* one that was always there */
     ck_assert_int_eq(dlab_record_read_part(part, &back, &err), DLAB_EFORMAT);
     ck_assert_ptr_nonnull(strstr(err.msg, "table steps: column kv_used is missing"));
+    dlab_record_free(&r);
+}
+END_TEST
+
+/* Of a version that is yet to come nothing is known. */
+START_TEST(a_later_schema_is_refused)
+{
+    dlab_record r;
+    dlab_run back;
+    dlab_error err = {0};
+    char part[PATH_MAX], out[PATH_MAX + 64];
+    fill_record(&r);
+    snprintf(out, sizeof out, "%s", in_folder("r.h5"));
+    const dlab_run *run = r.points[0].runs[0];
+    ck_assert_int_eq(dlab_record_write_part(out, &r.meta, run, &err), DLAB_OK);
+    dlab_record_part_path(out, run->key, run->repeat, part, sizeof part);
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    ck_assert_int_ge(H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110), 0);
+    dlab_h5_out o = {.file = H5Fopen(part, H5F_ACC_RDWR, access), .path = part};
+    set_schema(&o, DLAB_SCHEMA_VERSION + 1);
+    H5Fclose(o.file);
+    H5Pclose(access);
+    ck_assert_int_eq(dlab_record_read_part(part, &back, &err), DLAB_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(err.msg, "has schema version 3, this program reads 1 to 2"));
     dlab_record_free(&r);
 }
 END_TEST
@@ -132,6 +215,11 @@ START_TEST(columns_describe_what_is_in_them)
     column_says(steps, "prefill_rows", "lead to a request's first token");
     column_says(steps, "decode_rows", "computed again included");
     column_says(steps, "kv_bytes", "read from the KV store");
+    column_says(steps, "kv_dense_bytes", "every token");
+    column_says(steps, "kv_unusable", "no sequence can ever be given");
+    column_says(steps, "kv_shared", "shared nothing");
+    column_says(steps, "nonfinite", "NaN or infinity");
+    column_says(requests, "cached_tokens", "prefix cache");
     H5Dclose(requests);
     H5Dclose(steps);
     H5Fclose(file);
@@ -145,6 +233,7 @@ int main(void)
     TCase *c = tcase_create("columns");
     tcase_add_checked_fixture(c, make_folder, remove_folder);
     tcase_add_test(c, columns_that_came_later_may_be_missing);
+    tcase_add_test(c, a_later_schema_is_refused);
     tcase_add_test(c, columns_describe_what_is_in_them);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

@@ -1,84 +1,7 @@
 #include <jansson.h>
 
 #include "results/export.h"
-#include "results/report.h"
-#include "tests/results/synthetic.h"
-
-#define MS 1e6
-
-/* tpot: none = length/4 ms, contiguous = 16 ms: they cross at 64. */
-static void fill_curve(dlab_record *r)
-{
-    const char *const lengths[] = {"16", "32", "128", "256"};
-    dlab_record_init(r);
-    r->complete = true;
-    for (int s = 0; s < 2; s++) {
-        for (int i = 0; i < 4; i++) {
-            double n = strtod(lengths[i], NULL);
-            add_point(r, (const char *[]){"kv.store", s ? "contiguous" : "none", "workload.depth", lengths[i], NULL});
-            for (int k = 0; k < 3; k++) {
-                batch_shape b = {.seqs = 1,
-                                 .prompt = 8,
-                                 .made = 6,
-                                 .ttft_ns = 5 * MS,
-                                 .retains = s,
-                                 .gap_ns = (s ? 16 : n / 4) * MS * (1 + 0.01 * (k - 1)),
-                                 .step_flops = s ? 1e9 : n * 1e9,
-                                 .step_bytes = s ? 2e8 : 1e8};
-                add_run(r, &b);
-            }
-        }
-    }
-}
-
-static void parse_spec(const char *yaml, dlab_report_spec *s)
-{
-    dlab_yaml *y;
-    dlab_error err = {0};
-    ck_assert_msg(dlab_yaml_parse("x.yaml", yaml, strlen(yaml), &y, &err) == DLAB_OK, "%s", err.msg);
-    ck_assert_msg(dlab_report_parse(y, dlab_yaml_root(y), s, &err) == DLAB_OK, "%s", err.msg);
-    dlab_yaml_destroy(y);
-}
-
-static const char curve_spec[] = "metrics: [tpot, ttft, mem_peak]\n"
-                                 "baseline: {kv.store: none}\n"
-                                 "ratio: tpot\n"
-                                 "growth: {metric: tpot, over: workload.depth}\n"
-                                 "claims:\n"
-                                 "  - {id: K1, article: C, at: {kv.store: none}, growth: 2, text: 'O(n²) a step'}\n"
-                                 "  - {id: T1, article: C, at: {kv.store: contiguous}, ratio: 3.12}\n";
-
-static void build(const dlab_record *r, const char *yaml, dlab_table *t)
-{
-    dlab_report_spec s;
-    dlab_error err = {0};
-    parse_spec(yaml, &s);
-    ck_assert_msg(dlab_report_build(r, &s, t, &err) == DLAB_OK, "%s", err.msg);
-    dlab_report_free(&s);
-}
-
-static const dlab_cell *cell(const dlab_table *t, size_t row, const char *name)
-{
-    for (size_t c = 0; c < t->n_columns; c++)
-        if (strcmp(t->columns[c].name, name) == 0) return &t->cells[row * t->n_columns + c];
-    ck_abort_msg("no column %s", name);
-    return NULL;
-}
-
-static const char *note_with(const dlab_table *t, const char *words)
-{
-    for (size_t i = 0; i < t->n_notes; i++)
-        if (strstr(t->notes[i], words)) return t->notes[i];
-    ck_abort_msg("no note says \"%s\"", words);
-    return NULL;
-}
-
-static bool notes_say(const dlab_table *t, const char *words)
-{
-    for (size_t i = 0; i < t->n_notes; i++)
-        if (strstr(t->notes[i], words)) return true;
-    return false;
-}
+#include "tests/results/report_test.h"
 
 START_TEST(figures_in_human_units)
 {
@@ -120,38 +43,6 @@ START_TEST(ratio_growth_and_claims_have_their_own_columns)
     ck_assert_double_eq(cell(&t, 6, "claimed_speedup")->value, 3.12);
     ck_assert(isnan(cell(&t, 2, "claimed_speedup")->value));
     ck_assert_ptr_nonnull(strstr(note_with(&t, "O(n²) a step"), "not a measurement"));
-    dlab_table_free(&t);
-    dlab_record_free(&r);
-}
-END_TEST
-
-START_TEST(crossing_is_found_and_explained)
-{
-    dlab_record r;
-    dlab_table t;
-    fill_curve(&r);
-    build(&r, curve_spec, &t);
-    const char *n = note_with(&t, "is ahead of");
-    ck_assert_ptr_nonnull(strstr(n, "kv.store=contiguous is ahead of kv.store=none from workload.depth ≈ 64 on"));
-    ck_assert_ptr_nonnull(strstr(n, "between 32 and 128"));
-    ck_assert_ptr_nonnull(strstr(n, "does 32.0× the flops and moves 0.50× the bytes at 32, 128× and 0.50× at 128"));
-    dlab_table_free(&t);
-    dlab_record_free(&r);
-}
-END_TEST
-
-START_TEST(no_crossing_says_who_is_ahead)
-{
-    dlab_record r;
-    dlab_table t;
-    fill_curve(&r);
-    for (size_t i = 4; i < 8; i++) /* the cache becomes slower than anything */
-        for (size_t k = 0; k < 3; k++)
-            for (size_t j = 0; j < r.points[i].runs[k]->n_tokens; j++) r.points[i].runs[k]->tokens[j].t *= 100;
-    build(&r, curve_spec, &t);
-    ck_assert(!notes_say(&t, "is ahead of"));
-    ck_assert_ptr_nonnull(strstr(note_with(&t, "do not cross between workload.depth = 16 and 256"),
-                                 "kv.store=none is ahead throughout, 400× at 16 and 25.0× at 256"));
     dlab_table_free(&t);
     dlab_record_free(&r);
 }
@@ -478,8 +369,6 @@ int main(void)
     TCase *c = tcase_create("report");
     tcase_add_test(c, figures_in_human_units);
     tcase_add_test(c, ratio_growth_and_claims_have_their_own_columns);
-    tcase_add_test(c, crossing_is_found_and_explained);
-    tcase_add_test(c, no_crossing_says_who_is_ahead);
     tcase_add_test(c, missing_baseline_is_a_dash_and_a_reason);
     tcase_add_test(c, truncated_points_share_their_tokens);
     tcase_add_test(c, ratios_compare_the_same_prompts);

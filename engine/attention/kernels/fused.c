@@ -14,6 +14,7 @@ static dlab_status run(dlab_recorder *rec, const dlab_attn_call *c, dlab_error *
         .desc = c->desc,
         .partials = c->scratch,
         .kv = c->kv,
+        .spans = c->spans,
         .n_rows = c->n_rows,
         .n_heads = c->n_heads,
         .max_len = c->max_len,

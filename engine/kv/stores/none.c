@@ -1,14 +1,14 @@
 /* K1: no cache. K and V of the step's rows pass through a buffer of one layer, which the next layer overwrites, so every
- * step submits the whole prefix again. */
-#include "engine/kv/store.h"
+ * step submits the whole prefix again, and no sequence ever has a live token. */
+#include "engine/kv/slab.h"
 
 extern const dlab_kv_store_ops dlab_kv_store_none;
 
-static int64_t bytes(const dlab_kv_config *cfg) { return dlab_kv_slab_bytes(cfg, 1, cfg->max_tokens); }
+static int64_t bytes(const dlab_kv_config *cfg) { return dlab_kv_slab_bytes(cfg, 1, false); }
 
 static dlab_status create(const dlab_kv_config *cfg, dlab_kv_store **out, dlab_error *err)
 {
-    return dlab_kv_slab_create(&dlab_kv_store_none, cfg, 1, cfg->max_tokens, out, err);
+    return dlab_kv_slab_create(&dlab_kv_store_none, cfg, 1, false, out, err);
 }
 
 static void view(const dlab_kv_store *s, int layer, dlab_kv_view *out)
@@ -16,8 +16,6 @@ static void view(const dlab_kv_store *s, int layer, dlab_kv_view *out)
     (void)layer;
     dlab_kv_slab_view(s, 0, out);
 }
-
-static void reset(dlab_kv_store *s) { (void)s; }
 
 const dlab_kv_store_ops dlab_kv_store_none = {
     .name = "none",
@@ -28,12 +26,19 @@ const dlab_kv_store_ops dlab_kv_store_none = {
     .create = create,
     .destroy = dlab_kv_slab_destroy,
     .open = dlab_kv_slab_open,
+    .fork = dlab_kv_slab_fork,
     .close = dlab_kv_slab_close,
-    .reset = reset,
+    .reset = dlab_kv_slab_reset,
     .extend = dlab_kv_slab_extend,
-    .set_live = dlab_kv_slab_set_live,
+    .commit = dlab_kv_slab_commit,
+    .mark = dlab_kv_slab_mark,
+    .rewind = dlab_kv_slab_rewind,
+    .retire = dlab_kv_slab_retire,
     .place = dlab_kv_slab_place,
     .segments = dlab_kv_slab_segments,
+    .tails = dlab_kv_slab_describe_tails,
     .view = view,
     .stats = dlab_kv_slab_stats,
+    .room = dlab_kv_slab_room,
+    .capacity = dlab_kv_slab_capacity,
 };

@@ -1,0 +1,133 @@
+/* Scores and weighted values of one group of rows over one piece of positions, in whatever formats K and V are. */
+#ifndef DLAB_KERNELS_CPU_ATTN_PIECE_H
+#define DLAB_KERNELS_CPU_ATTN_PIECE_H
+
+#include "kernels/cpu/attn_math.h"
+
+#define SCORES_STRIDE (DLAB_ATTN_PIECE + VF) /* floats from one query's scores to the next one's */
+
+/* A thread's scratch for one group. */
+typedef struct {
+    attn_list *list;
+    attn_query *query, *own; /* own: with the scales of channels */
+    attn_sum *sum;
+    float *scores; /* [queries, SCORES_STRIDE] */
+    float *space;  /* own's vectors */
+} attn_work;
+
+static inline int64_t attn_most_queries(const attn *a) { return dlab_max_i64(TILE_QUERIES, a->per_row); }
+
+static inline size_t attn_room(size_t n, size_t size) { return (n * size + 63) / 64 * 64; }
+
+/* Bytes of a group's scratch; with at != NULL also where its parts are. */
+static inline size_t attn_work_at(const attn *a, char *at, attn_work *out)
+{
+    const size_t n = (size_t)attn_most_queries(a),
+                 scales = attn_room((size_t)attn_list_scales(a->kv) + VF, sizeof(float));
+    const bool channel = a->kv->k.scales == DLAB_SCALES_CHANNEL;
+    const size_t parts[] = {attn_room(1, sizeof(attn_list)),
+                            scales,
+                            scales,
+                            attn_room(n * SCORES_STRIDE, sizeof(float)),
+                            attn_room(n, sizeof(attn_query)),
+                            attn_room(n, sizeof(attn_query)),
+                            attn_room(n, sizeof(attn_sum)),
+                            channel ? attn_room(n * (size_t)a->kv->head_dim, sizeof(float)) : 0};
+    char *place[sizeof parts / sizeof parts[0]];
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        place[i] = at ? at + bytes : NULL;
+        bytes += parts[i];
+    }
+    if (!at) return bytes;
+    *out = (attn_work){.list = (attn_list *)(void *)place[0],
+                       .scores = (float *)(void *)place[3],
+                       .query = (attn_query *)(void *)place[4],
+                       .own = (attn_query *)(void *)place[5],
+                       .sum = (attn_sum *)(void *)place[6],
+                       .space = (float *)(void *)place[7]};
+    out->list->scale = (float *)(void *)place[1];
+    out->list->shift = (float *)(void *)place[2];
+    return bytes;
+}
+
+/* What vf_load_as leaves out of the values of a type. */
+static inline float attn_type_factor(dlab_dtype t) { return t == DLAB_E4M3 ? 256 : 1; }
+
+/* Scores of the group's n queries, in their order, for all tokens that its longest row visits. */
+static inline void attn_piece_scores(const attn_tile *t, const attn_group *g, int64_t begin, int64_t end, int64_t n,
+                                     const attn_work *w)
+{
+    const dlab_kv_plane *k = &t->a->kv->k;
+    const float scale = t->a->scale;
+    attn_list_fill(w->list, t, true, g->longest, begin, end,
+                   k->dtype == DLAB_U4 ? 1 : scale * attn_type_factor(k->dtype));
+    const attn_part sealed = {w->list, 0, w->list->n_sealed, w->list->dim, scale};
+    const attn_part tail = {w->list, w->list->n_sealed, w->list->n, w->list->dim, scale};
+    switch (k->dtype) {
+    case DLAB_F16:
+        scores_as(w->query, n, &sealed, DLAB_F16, SCORE_PLAIN);
+        break;
+    case DLAB_BF16:
+        scores_as(w->query, n, &sealed, DLAB_BF16, SCORE_PLAIN);
+        break;
+    case DLAB_U4:
+        scores_as(w->query, n, &sealed, DLAB_U4, SCORE_PLAIN);
+        break;
+    case DLAB_E4M3:
+        scores_as(w->query, n, &sealed, DLAB_E4M3, SCORE_SCALED);
+        break;
+    case DLAB_E5M2:
+        scores_as(w->query, n, &sealed, DLAB_E5M2, SCORE_SCALED);
+        break;
+    case DLAB_U8:
+        if (k->scales == DLAB_SCALES_CHANNEL) {
+            scores_by_channel(w->query, n, &sealed, w->own, w->space);
+            break;
+        }
+        for (int64_t i = 0; i < n; i++) w->query[i].sum = sum_of(w->query[i].q, w->list->dim);
+        scores_as(w->query, n, &sealed, DLAB_U8, SCORE_SCALED);
+        break;
+    default:
+        scores_as(w->query, n, &sealed, DLAB_F32, SCORE_PLAIN);
+        break;
+    }
+    if (tail.begin < tail.end) scores_as(w->query, n, &tail, DLAB_F16, SCORE_PLAIN);
+}
+
+/* Adds the values of the piece, by the weights of the group's n sums; the weights change. */
+static inline void attn_piece_values(const attn_tile *t, const attn_group *g, int64_t begin, int64_t end, int64_t n,
+                                     const attn_work *w)
+{
+    const dlab_kv_plane *v = &t->a->kv->v;
+    attn_list_fill(w->list, t, false, g->longest, begin, end, attn_type_factor(v->dtype));
+    const attn_part sealed = {w->list, 0, w->list->n_sealed, w->list->dim, 1};
+    const attn_part tail = {w->list, w->list->n_sealed, w->list->n, w->list->dim, 1};
+    if (v->dtype == DLAB_U8 || v->dtype == DLAB_E4M3 || v->dtype == DLAB_E5M2) fold_scales(w->sum, n, &sealed);
+    switch (v->dtype) {
+    case DLAB_F16:
+        values_as(w->sum, n, &sealed, DLAB_F16);
+        break;
+    case DLAB_BF16:
+        values_as(w->sum, n, &sealed, DLAB_BF16);
+        break;
+    case DLAB_U4:
+        values_as(w->sum, n, &sealed, DLAB_U4);
+        break;
+    case DLAB_E4M3:
+        values_as(w->sum, n, &sealed, DLAB_E4M3);
+        break;
+    case DLAB_E5M2:
+        values_as(w->sum, n, &sealed, DLAB_E5M2);
+        break;
+    case DLAB_U8:
+        values_as(w->sum, n, &sealed, DLAB_U8);
+        break;
+    default:
+        values_as(w->sum, n, &sealed, DLAB_F32);
+        break;
+    }
+    if (tail.begin < tail.end) values_as(w->sum, n, &tail, DLAB_F16);
+}
+
+#endif
