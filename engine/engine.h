@@ -21,7 +21,7 @@ typedef struct {
     int64_t kv_k_tail, kv_v_tail; /* tokens */
     int64_t kv_max_tokens, kv_block_size;
     double kv_headroom;
-    char kv_pool[DLAB_PARAM_STR]; /* "auto"; "N blocks"; bytes; "P%" of memory_limit. Effective: always bytes */
+    char kv_pool[DLAB_PARAM_STR]; /* "auto"; "N blocks"; bytes; "P%" of memory_limit. Effective: bytes */
     bool kv_prefix_cache;
     const char *weights_dtype;
     const char *compute;

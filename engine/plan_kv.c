@@ -30,6 +30,9 @@ dlab_status dlab_plan_reservation(dlab_resolved *r, dlab_error *err)
     return DLAB_OK;
 }
 
+/* "0" is what a plan without a pool has in effect. */
+static bool pool_is_open(const dlab_plan *p) { return strcmp(p->kv_pool, "auto") == 0 || strcmp(p->kv_pool, "0") == 0; }
+
 static dlab_status check_store(const dlab_resolved *r, dlab_error *err)
 {
     const dlab_plan *p = &r->plan;
@@ -37,7 +40,7 @@ static dlab_status check_store(const dlab_resolved *r, dlab_error *err)
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "kv.growth: double, but kv.store: %s keeps nothing that could grow",
                          r->store->name);
     }
-    if (!r->store->retains && strcmp(p->kv_pool, "auto") != 0) {
+    if (!r->store->retains && !pool_is_open(p)) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "kv.pool: %.40s, but kv.store: %s has no pool", p->kv_pool,
                          r->store->name);
     }
@@ -89,7 +92,12 @@ static dlab_status resolve_pool(dlab_resolved *r, dlab_error *err)
 {
     static const dlab_param size = {"kv.pool", DLAB_PARAM_SIZE, 0, "0", 1, 1e15, NULL, ""};
     char *text = r->plan.kv_pool, *end = NULL;
-    if (strcmp(text, "auto") == 0) return DLAB_OK;
+    if (pool_is_open(&r->plan)) {
+        dlab_kv_config most = r->kv;
+        most.grow = false;
+        snprintf(text, DLAB_PARAM_STR, "%" PRId64, r->store->retains ? r->store->bytes(&most) : 0);
+        return DLAB_OK;
+    }
     const double number = strtod(text, &end);
     if (end != text && strcmp(end, "%") == 0)
         DLAB_TRY(share_bytes(r, text, number, err));

@@ -85,7 +85,7 @@ static const dlab_cmd_cli cli = {
 };
 
 typedef struct {
-    int32_t *ids;
+    const int32_t *ids; /* of the generation's */
     size_t n_ids;
     dlab_finish finish;
 } answer;
@@ -94,6 +94,7 @@ typedef struct {
     const dlab_tokenizer *tok;
     int32_t *prompt;
     size_t n_prompt;
+    int32_t *ids; /* [n_answers, -n] */
     answer *answers;
     size_t n_answers;
     size_t shown; /* bytes of the only answer's text that are printed */
@@ -162,7 +163,7 @@ static void take_tokens(const generate_opts *o, const dlab_step *s, int64_t now_
         if (a->n_ids == (size_t)o->n) continue;
         if (!longest(g)) g->t_first_ns = now_ns;
         g->t_last_ns = now_ns;
-        a->ids[a->n_ids++] = t->token;
+        g->ids[t->request * o->n + (int64_t)a->n_ids++] = t->token;
         a->finish = t->finish;
     }
 }
@@ -260,15 +261,15 @@ static dlab_status encode_prompt(const generate_opts *o, generation *g, dlab_err
 
 static dlab_status alloc_answers(const generate_opts *o, generation *g, dlab_error *err)
 {
-    g->answers = calloc((size_t)o->samples, sizeof *g->answers);
-    if (!g->answers) return DLAB_FAIL(err, DLAB_EOOM, "--samples: no memory for %lld answers", (long long)o->samples);
-    g->n_answers = (size_t)o->samples;
-    for (size_t i = 0; i < g->n_answers; i++) {
-        g->answers[i].ids = calloc((size_t)o->n, sizeof(int32_t));
-        if (!g->answers[i].ids) {
-            return DLAB_FAIL(err, DLAB_EOOM, "-n: no memory for %lld token ids", (long long)o->n);
-        }
+    const size_t n = (size_t)o->samples;
+    g->answers = calloc(n, sizeof *g->answers);
+    g->ids = calloc(n * (size_t)o->n, sizeof *g->ids);
+    if (!g->answers || !g->ids) {
+        return DLAB_FAIL(err, DLAB_EOOM, "-n: no memory for %lld answers of %lld token ids", (long long)o->samples,
+                         (long long)o->n);
     }
+    g->n_answers = n;
+    for (size_t i = 0; i < n; i++) g->answers[i].ids = g->ids + i * (size_t)o->n;
     return DLAB_OK;
 }
 
@@ -295,8 +296,8 @@ static dlab_status generate(const dlab_cmd_ctx *ctx, const generate_opts *o, dla
         putchar('\n');
     }
 done:
-    for (size_t i = 0; i < g.n_answers; i++) free(g.answers[i].ids);
     free(g.answers);
+    free(g.ids);
     free(g.prompt);
     dlab_engine_destroy(e);
     dlab_tokenizer_destroy(tok);

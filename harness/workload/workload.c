@@ -190,7 +190,7 @@ static dlab_status alloc_requests(const dlab_workload *w, const dlab_workload_ho
         return DLAB_FAIL(err, DLAB_EOOM, "workload: %zu requests of %lld tokens in all are more than %lld ids", n,
                          (long long)at, (long long)IDS_MAX);
     }
-    out->ids = calloc((size_t)at, sizeof *out->ids);
+    out->ids = calloc((size_t)(at > 0 ? at : 1), sizeof *out->ids);
     if (!out->ids) return DLAB_FAIL(err, DLAB_EOOM, "workload: no memory for %lld token ids", (long long)at);
     return DLAB_OK;
 }

@@ -64,13 +64,17 @@ static void fused_group(const dlab_attn_fused_args *a, const attn_tile *t, const
         }
     }
     if (n == 0) return;
-    attn_piece_scores(t, g, begin, end, n, w);
+    attn_list_keys(w, t, g, begin, end);
+    attn_list_values(w, t, g, begin, end);
+    attn_list_follow(w->keys, w->values);
+    attn_list_follow(w->values, NULL);
+    attn_piece_scores(t, n, w);
     for (int64_t i = 0; i < n; i++) {
         float *out = w->sum[i].out;
         memset(out, 0, (size_t)d * sizeof(float));
         out[d] = attn_exp(w->query[i].scores, w->sum[i].n_tok, &out[d + 1]);
     }
-    attn_piece_values(t, g, begin, end, n, w);
+    attn_piece_values(t, n, w);
 }
 
 static void fused_piece(const dlab_attn_fused_args *a, const attn_tile *t, int64_t piece, float *parts,

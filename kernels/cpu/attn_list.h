@@ -7,13 +7,18 @@
 #include "kernels/cpu/simd.h"
 
 #define LIST_TOKENS DLAB_ATTN_PIECE
+#ifndef LIST_AHEAD
+#define LIST_AHEAD 32 /* so many tokens ahead of their use memory is asked for them */
+#endif
+#define LIST_BEHIND (LIST_AHEAD + VF)
 
 typedef struct {
     int64_t n, n_sealed; /* the first n_sealed in the plane's format, the others in f16 */
     int64_t dim, blocks; /* of a head; scales a token */
+    int64_t bytes;       /* of a token's elements */
     /* [token · blocks + block]: scale, and −zero·scale; tokens in regions only, and not where channels have scales */
     float *scale, *shift;
-    const char *at[LIST_TOKENS];
+    const char *at[LIST_TOKENS + LIST_BEHIND];
     const char *words[LIST_TOKENS]; /* DLAB_SCALES_CHANNEL: the scales of the token's group */
 } attn_list;
 
@@ -80,7 +85,7 @@ static inline void list_region(const attn_source *s, const char *region, int64_t
     const dlab_kv_plane *p = s->p;
     const char *first = region + index * p->token_stride, *words = region + p->meta_off;
     const int64_t apart = step * p->token_stride;
-    for (int64_t i = 0; i < n; i++) l->at[l->n + i] = first + i * apart;
+    for (int64_t i = 0; i < n; i++, first += apart) l->at[l->n + i] = first;
     switch (p->scales) {
     case DLAB_SCALES_NONE:
         break;
@@ -144,6 +149,15 @@ static inline void list_tail(const attn_source *s, const attn_tile *t, dlab_span
     }
 }
 
+/* Puts behind the list what is worth asking for when it is nearly done: the first tokens of `next`, or its own last. */
+static inline void attn_list_follow(attn_list *l, const attn_list *next)
+{
+    if (l->n == 0) return;
+    const int64_t n = next ? dlab_min_i64(LIST_BEHIND, next->n) : 0;
+    if (n > 0) memcpy(l->at + l->n, next->at, (size_t)n * sizeof l->at[0]);
+    for (int64_t i = n; i < LIST_BEHIND; i++) l->at[l->n + i] = l->at[l->n - 1];
+}
+
 /* What `row` visits among positions [begin, end), at most a piece. by: a factor for the scales. */
 static inline void attn_list_fill(attn_list *l, const attn_tile *t, bool keys, int64_t row, int64_t begin, int64_t end,
                                   float by)
@@ -154,6 +168,7 @@ static inline void attn_list_fill(attn_list *l, const attn_tile *t, bool keys, i
     l->n = l->n_sealed = 0;
     l->dim = kv->head_dim;
     l->blocks = attn_plane_blocks(s.p, kv->head_dim);
+    l->bytes = (int64_t)dlab_dtype_bytes(s.p->dtype, kv->head_dim);
     attn_visits v = attn_visits_of(t, row, begin, end);
     int64_t seg = attn_find_segment(t, begin);
     dlab_span span;

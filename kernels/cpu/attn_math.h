@@ -24,14 +24,40 @@ typedef struct {
     const attn_list *l;
     int64_t begin, end, dim;
     float factor;
+    bool fetch; /* asks for what comes: once a list, not for each group of queries */
 } attn_part;
+
+/* Asks for token t's elements. */
+DLAB_INLINE void fetch_token(const attn_list *l, int64_t t)
+{
+    for (int64_t i = 0; i < l->bytes; i += 64) __builtin_prefetch(l->at[t] + i);
+}
 
 DLAB_INLINE vf load_token(const attn_list *l, int64_t t, int64_t i, const dlab_dtype type)
 {
     if (type != DLAB_U4) return vf_load_as(l->at[t], i, type);
     const int64_t block = t * l->blocks + i / 32;
-    const vf q = vf_load_nibbles_of((const uint8_t *)l->at[t] + i / 32 * 16 + i % 16, i % 32 >= 16);
-    return vf_fma(q, vf_set1(l->scale[block]), vf_set1(l->shift[block]));
+    const uint8_t *bytes = (const uint8_t *)l->at[t] + i / 32 * 16 + i % 16;
+    return vf_load_nibbles_of(bytes, i % 32 >= 16, l->scale[block], l->shift[block]);
+}
+
+/* Vectors that are read together: of U4 a block. */
+#define TOGETHER(type) ((type) == DLAB_U4 ? 32 / VF : 1)
+
+/* n vectors from element i on, whole blocks if n is. */
+DLAB_INLINE void load_together(const attn_list *l, int64_t t, int64_t i, const int n, const dlab_dtype type, vf *out)
+{
+    if (n % (32 / VF) == 0 && type == DLAB_U4) {
+        DLAB_UNROLL
+        for (int j = 0; j < n; j += 32 / VF) {
+            const int64_t block = (i + j * VF) / 32, at = t * l->blocks + block;
+            const uint8_t *bytes = (const uint8_t *)l->at[t] + block * 16;
+            vf_load_nibble_block(bytes, l->scale[at], l->shift[at], out + j);
+        }
+        return;
+    }
+    DLAB_UNROLL
+    for (int j = 0; j < n; j++) out[j] = load_token(l, t, i + j * VF, type);
 }
 
 /* The first n < VF lanes of what begins at element i. */
@@ -55,15 +81,23 @@ DLAB_INLINE void dot_tokens(const attn_query *query, const int rows, const attn_
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < 4; c++) sum[r][c] = vf_set1(0);
     int64_t i = 0;
-    for (; i + VF <= p->dim; i += VF) {
-        vf v[DOT_ROWS];
+    for (; i + TOGETHER(type) * VF <= p->dim; i += TOGETHER(type) * VF) {
         DLAB_UNROLL
-        for (int r = 0; r < rows; r++) v[r] = vf_load(query[r].q + i);
+        for (int c = 0; c < 4; c++) {
+            vf u[TOGETHER(DLAB_U4)];
+            load_together(p->l, token[c], i, TOGETHER(type), type, u);
+            for (int j = 0; j < TOGETHER(type); j++) {
+                DLAB_UNROLL
+                for (int r = 0; r < rows; r++) sum[r][c] = vf_fma(vf_load(query[r].q + i + j * VF), u[j], sum[r][c]);
+            }
+        }
+    }
+    for (; type == DLAB_U4 && i + VF <= p->dim; i += VF) { /* a part of a block */
         DLAB_UNROLL
         for (int c = 0; c < 4; c++) {
             const vf u = load_token(p->l, token[c], i, type);
             DLAB_UNROLL
-            for (int r = 0; r < rows; r++) sum[r][c] = vf_fma(v[r], u, sum[r][c]);
+            for (int r = 0; r < rows; r++) sum[r][c] = vf_fma(vf_load(query[r].q + i), u, sum[r][c]);
         }
     }
     if (i < p->dim) {
@@ -102,6 +136,7 @@ DLAB_INLINE void scores_as(const attn_query *query, int64_t n, const attn_part *
 {
     for (int64_t t = p->begin; t < p->end; t += VF) {
         int64_t i = 0;
+        for (int64_t c = 0; c < VF; c++) fetch_token(p->l, t + LIST_AHEAD + c);
         for (; i + DOT_ROWS <= n; i += DOT_ROWS) score_tokens(query + i, DOT_ROWS, p, t, type, kind);
 #if DOT_ROWS >= 4
         if (n - i == 3) score_tokens(query + i, 3, p, t, type, kind);
@@ -127,7 +162,7 @@ static inline void scores_by_channel(const attn_query *query, int64_t n, const a
                                      float *space)
 {
     for (int64_t t = p->begin; t < p->end;) {
-        attn_part group = {p->l, t, t + 1, p->dim, p->factor};
+        attn_part group = {p->l, t, t + 1, p->dim, p->factor, true};
         while (group.end < p->end && p->l->words[group.end] == p->l->words[t]) group.end++;
         for (int64_t i = 0; i < n; i++) {
             float *q = space + i * p->dim;
@@ -166,9 +201,9 @@ DLAB_INLINE void values_columns(const attn_sum *sum, const int queries, const at
     for (int i = 0; i < queries; i++)
         for (int j = 0; j < n_vec; j++) o[i][j] = vf_load(sum[i].out + column + j * VF);
     for (int64_t t = p->begin; t < p->end; t++) {
+        if (column == 0 && p->fetch) fetch_token(p->l, t + LIST_AHEAD);
         vf u[4];
-        DLAB_UNROLL
-        for (int j = 0; j < n_vec; j++) u[j] = load_token(p->l, t, column + j * VF, type);
+        load_together(p->l, t, column, n_vec, type, u);
         DLAB_UNROLL
         for (int i = 0; i < queries; i++) {
             const vf w = vf_set1(sum[i].weight[t]);
@@ -198,13 +233,16 @@ DLAB_INLINE void values_block(const attn_sum *sum, const int queries, const attn
 }
 
 /* Queries see different numbers of tokens: what all of a group see is done together, the rest one by one. */
-DLAB_INLINE void values_group(const attn_sum *sum, const int queries, const attn_part *p, const dlab_dtype type)
+DLAB_INLINE void values_group(const attn_sum *sum, const int queries, const attn_part *p, bool fetch,
+                              const dlab_dtype type)
 {
     attn_part part = *p;
+    part.fetch = fetch;
     for (int i = 0; i < queries; i++) part.end = dlab_min_i64(part.end, sum[i].n_tok);
     part.end = dlab_max_i64(part.end, part.begin);
     values_block(sum, queries, &part, type);
     const int64_t common = part.end;
+    part.fetch = false;
     for (int i = 0; i < queries; i++) {
         part.begin = common;
         part.end = dlab_min_i64(p->end, sum[i].n_tok);
@@ -215,12 +253,12 @@ DLAB_INLINE void values_group(const attn_sum *sum, const int queries, const attn
 DLAB_INLINE void values_as(const attn_sum *sum, int64_t n, const attn_part *p, const dlab_dtype type)
 {
     int64_t i = 0;
-    for (; i + VALUE_QUERIES <= n; i += VALUE_QUERIES) values_group(sum + i, VALUE_QUERIES, p, type);
+    for (; i + VALUE_QUERIES <= n; i += VALUE_QUERIES) values_group(sum + i, VALUE_QUERIES, p, i == 0, type);
 #if VALUE_QUERIES >= 4
-    if (n - i == 3) values_group(sum + i, 3, p, type);
-    if (n - i == 2) values_group(sum + i, 2, p, type);
+    if (n - i == 3) values_group(sum + i, 3, p, i == 0, type);
+    if (n - i == 2) values_group(sum + i, 2, p, i == 0, type);
 #endif
-    if (n - i == 1) values_group(sum + i, 1, p, type);
+    if (n - i == 1) values_group(sum + i, 1, p, i == 0, type);
 }
 
 /* Puts the tokens' scales into the weights; what their zero points add is the same for all elements. */

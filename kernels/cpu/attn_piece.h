@@ -8,7 +8,7 @@
 
 /* A thread's scratch for one group. */
 typedef struct {
-    attn_list *list;
+    attn_list *keys, *values;
     attn_query *query, *own; /* own: with the scales of channels */
     attn_sum *sum;
     float *scores; /* [queries, SCORES_STRIDE] */
@@ -25,45 +25,57 @@ static inline size_t attn_work_at(const attn *a, char *at, attn_work *out)
     const size_t n = (size_t)attn_most_queries(a),
                  scales = attn_room((size_t)attn_list_scales(a->kv) + VF, sizeof(float));
     const bool channel = a->kv->k.scales == DLAB_SCALES_CHANNEL;
-    const size_t parts[] = {attn_room(1, sizeof(attn_list)),
-                            scales,
-                            scales,
+    const size_t parts[] = {2 * attn_room(1, sizeof(attn_list)),
+                            4 * scales,
                             attn_room(n * SCORES_STRIDE, sizeof(float)),
                             attn_room(n, sizeof(attn_query)),
                             attn_room(n, sizeof(attn_query)),
                             attn_room(n, sizeof(attn_sum)),
                             channel ? attn_room(n * (size_t)a->kv->head_dim, sizeof(float)) : 0};
-    char *place[sizeof parts / sizeof parts[0]];
+    void *place[sizeof parts / sizeof parts[0]];
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         place[i] = at ? at + bytes : NULL;
         bytes += parts[i];
     }
     if (!at) return bytes;
-    *out = (attn_work){.list = (attn_list *)(void *)place[0],
-                       .scores = (float *)(void *)place[3],
-                       .query = (attn_query *)(void *)place[4],
-                       .own = (attn_query *)(void *)place[5],
-                       .sum = (attn_sum *)(void *)place[6],
-                       .space = (float *)(void *)place[7]};
-    out->list->scale = (float *)(void *)place[1];
-    out->list->shift = (float *)(void *)place[2];
+    *out = (attn_work){.scores = place[2], .query = place[3], .own = place[4], .sum = place[5], .space = place[6]};
+    out->keys = place[0];
+    out->values = (attn_list *)(void *)((char *)place[0] + attn_room(1, sizeof(attn_list)));
+    float *words = place[1];
+    const size_t apart = scales / sizeof(float);
+    out->keys->scale = words;
+    out->keys->shift = words + apart;
+    out->values->scale = words + 2 * apart;
+    out->values->shift = words + 3 * apart;
     return bytes;
 }
 
 /* What vf_load_as leaves out of the values of a type. */
 static inline float attn_type_factor(dlab_dtype t) { return t == DLAB_E4M3 ? 256 : 1; }
 
-/* Scores of the group's n queries, in their order, for all tokens that its longest row visits. */
-static inline void attn_piece_scores(const attn_tile *t, const attn_group *g, int64_t begin, int64_t end, int64_t n,
-                                     const attn_work *w)
+/* Lists what the group's longest row visits among positions [begin, end). */
+static inline void attn_list_keys(const attn_work *w, const attn_tile *t, const attn_group *g, int64_t begin,
+                                  int64_t end)
+{
+    const dlab_dtype type = t->a->kv->k.dtype;
+    attn_list_fill(w->keys, t, true, g->longest, begin, end,
+                   type == DLAB_U4 ? 1 : t->a->scale * attn_type_factor(type));
+}
+
+static inline void attn_list_values(const attn_work *w, const attn_tile *t, const attn_group *g, int64_t begin,
+                                    int64_t end)
+{
+    attn_list_fill(w->values, t, false, g->longest, begin, end, attn_type_factor(t->a->kv->v.dtype));
+}
+
+/* Scores of n queries for all tokens of the list of keys. */
+static inline void attn_piece_scores(const attn_tile *t, int64_t n, const attn_work *w)
 {
     const dlab_kv_plane *k = &t->a->kv->k;
     const float scale = t->a->scale;
-    attn_list_fill(w->list, t, true, g->longest, begin, end,
-                   k->dtype == DLAB_U4 ? 1 : scale * attn_type_factor(k->dtype));
-    const attn_part sealed = {w->list, 0, w->list->n_sealed, w->list->dim, scale};
-    const attn_part tail = {w->list, w->list->n_sealed, w->list->n, w->list->dim, scale};
+    const attn_part sealed = {w->keys, 0, w->keys->n_sealed, w->keys->dim, scale, true};
+    const attn_part tail = {w->keys, w->keys->n_sealed, w->keys->n, w->keys->dim, scale, true};
     switch (k->dtype) {
     case DLAB_F16:
         scores_as(w->query, n, &sealed, DLAB_F16, SCORE_PLAIN);
@@ -85,7 +97,7 @@ static inline void attn_piece_scores(const attn_tile *t, const attn_group *g, in
             scores_by_channel(w->query, n, &sealed, w->own, w->space);
             break;
         }
-        for (int64_t i = 0; i < n; i++) w->query[i].sum = sum_of(w->query[i].q, w->list->dim);
+        for (int64_t i = 0; i < n; i++) w->query[i].sum = sum_of(w->query[i].q, w->keys->dim);
         scores_as(w->query, n, &sealed, DLAB_U8, SCORE_SCALED);
         break;
     default:
@@ -95,14 +107,12 @@ static inline void attn_piece_scores(const attn_tile *t, const attn_group *g, in
     if (tail.begin < tail.end) scores_as(w->query, n, &tail, DLAB_F16, SCORE_PLAIN);
 }
 
-/* Adds the values of the piece, by the weights of the group's n sums; the weights change. */
-static inline void attn_piece_values(const attn_tile *t, const attn_group *g, int64_t begin, int64_t end, int64_t n,
-                                     const attn_work *w)
+/* Adds the list's values, by the weights of n sums; the weights change. */
+static inline void attn_piece_values(const attn_tile *t, int64_t n, const attn_work *w)
 {
     const dlab_kv_plane *v = &t->a->kv->v;
-    attn_list_fill(w->list, t, false, g->longest, begin, end, attn_type_factor(v->dtype));
-    const attn_part sealed = {w->list, 0, w->list->n_sealed, w->list->dim, 1};
-    const attn_part tail = {w->list, w->list->n_sealed, w->list->n, w->list->dim, 1};
+    const attn_part sealed = {w->values, 0, w->values->n_sealed, w->values->dim, 1, true};
+    const attn_part tail = {w->values, w->values->n_sealed, w->values->n, w->values->dim, 1, true};
     if (v->dtype == DLAB_U8 || v->dtype == DLAB_E4M3 || v->dtype == DLAB_E5M2) fold_scales(w->sum, n, &sealed);
     switch (v->dtype) {
     case DLAB_F16:

@@ -35,7 +35,9 @@ static void scores_group(const dlab_attn_unfused_args *a, const attn_tile *t, co
             w->query[n] = (attn_query){.q = q, .scores = w->scores + n * SCORES_STRIDE};
         }
     }
-    attn_piece_scores(t, g, begin, begin + DLAB_ATTN_PIECE, n, w);
+    attn_list_keys(w, t, g, begin, begin + DLAB_ATTN_PIECE);
+    attn_list_follow(w->keys, NULL);
+    attn_piece_scores(t, n, w);
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = g->first + i / per_row, h = t->head + i % per_row;
         float *scores = (float *)dlab_host_ptr(a->scores) + (h * a->n_rows + row) * a->max_len;

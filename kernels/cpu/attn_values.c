@@ -40,7 +40,10 @@ static void add_group(const dlab_attn_unfused_args *a, const attn_tile *t, const
             w->sum[n++] = (attn_sum){copy, out_of(a, row, h), g->count[i]};
         }
     }
-    if (n > 0) attn_piece_values(t, g, begin, begin + DLAB_ATTN_PIECE, n, w);
+    if (n == 0) return;
+    attn_list_values(w, t, g, begin, begin + DLAB_ATTN_PIECE);
+    attn_list_follow(w->values, NULL);
+    attn_piece_values(t, n, w);
 }
 
 static void values_tile(const dlab_attn_unfused_args *a, const attn_tile *t, const attn_work *w)

@@ -83,7 +83,7 @@ DLAB_INLINE vf vf_load_u8(const uint8_t *p)
 }
 DLAB_INLINE vf vf_load_e5m2(const uint8_t *p)
 {
-    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)p)), 8));
+    return _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), _mm_loadl_epi64((const __m128i *)p)));
 }
 /* Divided by 256: the exponent is 8 less in f16. */
 DLAB_INLINE vf vf_load_e4m3(const uint8_t *p)
@@ -91,11 +91,27 @@ DLAB_INLINE vf vf_load_e4m3(const uint8_t *p)
     __m128i w = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p)), 7);
     return _mm256_cvtph_ps(_mm_and_si128(w, _mm_set1_epi16((short)0xbfff)));
 }
-/* The lower, or the upper, nibbles of VF bytes. */
-DLAB_INLINE vf vf_load_nibbles_of(const uint8_t *p, int upper)
+/* Nibbles to nibble · scale + shift, of VF bytes the lower or the upper ones. */
+DLAB_INLINE vf nibble_values(__m256i w, int upper, vf scale, vf shift)
 {
-    __m256i w = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
-    return _mm256_cvtepi32_ps(upper ? _mm256_srli_epi32(w, 4) : _mm256_and_si256(w, _mm256_set1_epi32(15)));
+    w = upper ? _mm256_srli_epi32(w, 4) : _mm256_and_si256(w, _mm256_set1_epi32(15));
+    return vf_fma(_mm256_cvtepi32_ps(w), scale, shift);
+}
+DLAB_INLINE vf vf_load_nibbles_of(const uint8_t *p, int upper, float scale, float shift)
+{
+    const __m256i w = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    return nibble_values(w, upper, vf_set1(scale), vf_set1(shift));
+}
+/* All 32 of a block, in order. */
+DLAB_INLINE void vf_load_nibble_block(const uint8_t *p, float scale, float shift, vf *out)
+{
+    const vf a = vf_set1(scale), b = vf_set1(shift);
+    const __m256i w = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)));
+    out[0] = nibble_values(w, 0, a, b);
+    out[1] = nibble_values(x, 0, a, b);
+    out[2] = nibble_values(w, 1, a, b);
+    out[3] = nibble_values(x, 1, a, b);
 }
 /* Scales and zero points of the cache: the upper 24 bits of each word, and the lower 8. */
 DLAB_INLINE void vf_load_scales(const void *p, vf *scale, vf *zero)

@@ -84,7 +84,10 @@ DLAB_INLINE vf vf_load_u8(const uint8_t *p)
 }
 DLAB_INLINE vf vf_load_e5m2(const uint8_t *p)
 {
-    return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p)), 8));
+    const __m128i order = _mm_setr_epi8(-1, 0, -1, 1, -1, 2, -1, 3, -1, 4, -1, 5, -1, 6, -1, 7); /* −1: 0 */
+    const __m256i upper = _mm256_set_m128i(_mm_add_epi8(order, _mm_set1_epi16(0x0800)), order);
+    const __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_cvtph_ps(_mm256_shuffle_epi8(both, upper));
 }
 /* Divided by 256: the exponent is 8 less in f16. */
 DLAB_INLINE vf vf_load_e4m3(const uint8_t *p)
@@ -92,11 +95,24 @@ DLAB_INLINE vf vf_load_e4m3(const uint8_t *p)
     __m256i w = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)), 7);
     return _mm512_cvtph_ps(_mm256_and_si256(w, _mm256_set1_epi16((short)0xbfff)));
 }
-/* The lower, or the upper, nibbles of VF bytes. */
-DLAB_INLINE vf vf_load_nibbles_of(const uint8_t *p, int upper)
+/* Nibbles to nibble · scale + shift, of VF bytes the lower or the upper ones. A table of the 16 results is looked up. */
+DLAB_INLINE vf nibble_values(float scale, float shift)
 {
-    __m512i w = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
-    return _mm512_cvtepi32_ps(upper ? _mm512_srli_epi32(w, 4) : _mm512_and_si512(w, _mm512_set1_epi32(15)));
+    const vf codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return vf_fma(codes, vf_set1(scale), vf_set1(shift));
+}
+DLAB_INLINE vf vf_load_nibbles_of(const uint8_t *p, int upper, float scale, float shift)
+{
+    const __m512i w = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_permutexvar_ps(upper ? _mm512_srli_epi32(w, 4) : w, nibble_values(scale, shift));
+}
+/* All 32 of a block, in order. */
+DLAB_INLINE void vf_load_nibble_block(const uint8_t *p, float scale, float shift, vf *out)
+{
+    const __m512i w = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    const vf values = nibble_values(scale, shift);
+    out[0] = _mm512_permutexvar_ps(w, values);
+    out[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(w, 4), values);
 }
 /* Scales and zero points of the cache: the upper 24 bits of each word, and the lower 8. */
 DLAB_INLINE void vf_load_scales(const void *p, vf *scale, vf *zero)

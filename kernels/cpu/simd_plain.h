@@ -84,12 +84,18 @@ DLAB_INLINE vf vf_load_e4m3(const uint8_t *p)
     return (vf){dlab_e4m3_to_f32(p[0]), dlab_e4m3_to_f32(p[1]), dlab_e4m3_to_f32(p[2]), dlab_e4m3_to_f32(p[3])} *
            0x1p-8f;
 }
-/* The lower, or the upper, nibbles of VF bytes. */
-DLAB_INLINE vf vf_load_nibbles_of(const uint8_t *p, int upper)
+/* Nibbles to nibble · scale + shift, of VF bytes the lower or the upper ones. */
+DLAB_INLINE vf vf_load_nibbles_of(const uint8_t *p, int upper, float scale, float shift)
 {
-    const int shift = upper ? 4 : 0;
-    return (vf){(float)(p[0] >> shift & 15), (float)(p[1] >> shift & 15), (float)(p[2] >> shift & 15),
-                (float)(p[3] >> shift & 15)};
+    const int down = upper ? 4 : 0;
+    const vf q = {(float)(p[0] >> down & 15), (float)(p[1] >> down & 15), (float)(p[2] >> down & 15),
+                  (float)(p[3] >> down & 15)};
+    return q * scale + shift;
+}
+/* All 32 of a block, in order. */
+DLAB_INLINE void vf_load_nibble_block(const uint8_t *p, float scale, float shift, vf *out)
+{
+    for (int i = 0; i < 8; i++) out[i] = vf_load_nibbles_of(p + i % 4 * 4, i >= 4, scale, shift);
 }
 /* Scales and zero points of the cache: the upper 24 bits of each word, and the lower 8. */
 DLAB_INLINE void vf_load_scales(const void *p, vf *scale, vf *zero)

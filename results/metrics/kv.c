@@ -48,6 +48,19 @@ MEAN(kv_shared, m.shared)
 MEAN(kv_util, m.reserved > 0 ? m.used / m.reserved : NAN)
 MEAN(kv_frag, m.free > 0 ? m.unusable / m.free : NAN)
 
+/* While prompts wait for their turn, what they reserved is empty in any store; the fullest step has all of them in. */
+static void kv_util_full(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    const dlab_ev_step *full = NULL;
+    for (size_t i = 0; i < r->n_steps; i++) {
+        if (!full || r->steps[i].kv_used > full->kv_used) full = &r->steps[i];
+    }
+    *out = DLAB_METRIC_MISSING;
+    if (!full || full->kv_used < 0 || full->kv_reserved <= 0) return;
+    *out = (dlab_metric_value){.value = (double)full->kv_used / (double)full->kv_reserved, .n = 1};
+}
+
 /* ---- facts of the run ----------------------------------------------------------------------------------------------- */
 
 #define FACT(name)                                                                                                     \
@@ -164,6 +177,8 @@ static const dlab_metric metrics[] = {
     {"kv_used", "B", DLAB_LOWER_IS_BETTER, false, "bytes of KV memory that hold live tokens, mean over the steps' time",
      kv_used},
     {"kv_util", "1", DLAB_HIGHER_IS_BETTER, false, "kv_used / kv_reserved", kv_util},
+    {"kv_util_full", "1", DLAB_HIGHER_IS_BETTER, false, "kv_used / kv_reserved in the step that held the most tokens",
+     kv_util_full},
     {"kv_waste", "B", DLAB_LOWER_IS_BETTER, false, "kv_reserved - kv_used: bytes wasted inside blocks and reservations",
      kv_waste},
     {"kv_free", "B", DLAB_NEITHER, false,

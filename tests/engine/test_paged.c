@@ -655,6 +655,20 @@ START_TEST(bug_17_equal_hashes_do_not_make_equal_texts)
 }
 END_TEST
 
+START_TEST(what_a_fork_adds_is_found_behind_what_it_shares)
+{
+    lab l = make(16, true);
+    start(&l);
+    open_seq(&l, 0, text(0, 2 * BLOCK), 2 * BLOCK);
+    write_seq(&l, 0, text(0, 2 * BLOCK), 0, 2 * BLOCK);
+    fork_seq(&l, 0, 1, 2 * BLOCK);
+    write_seq(&l, 1, text(1, 2 * BLOCK), 2 * BLOCK, 4 * BLOCK);
+    ck_assert_int_eq(open_seq(&l, 2, text(1, 2 * BLOCK), 4 * BLOCK), 4 * BLOCK);
+    expect(&l, 2, text(1, 2 * BLOCK), 4 * BLOCK);
+    end(&l);
+}
+END_TEST
+
 START_TEST(of_two_equal_blocks_the_first_is_found_and_the_chain_goes_on)
 {
     lab l = make(16, true);
@@ -862,6 +876,7 @@ int main(void)
     tcase_add_test(t, bug_11_nor_is_what_followed_it);
     tcase_add_test(t, bug_16_what_a_hit_holds_is_what_a_miss_computes);
     tcase_add_test(t, bug_17_equal_hashes_do_not_make_equal_texts);
+    tcase_add_test(t, what_a_fork_adds_is_found_behind_what_it_shares);
     tcase_add_test(t, of_two_equal_blocks_the_first_is_found_and_the_chain_goes_on);
     tcase_add_test(t, the_least_recently_used_goes_first_and_of_a_text_its_end);
     tcase_add_test(t, a_reset_drops_what_is_cached_and_leaves_what_is_live);

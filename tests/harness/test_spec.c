@@ -262,7 +262,7 @@ START_TEST(shipped_experiments_are_read)
         size_t points, plots, stacks;
     } files[] = {
         {"quickstart", "K1 K2", 8, 2, 0},        {"kv-cache-curve", "K1 K2", 36, 2, 0},
-        {"kv-memory", "K1 K4", 52, 2, 0},        {"kv-paging", "K3 K5 K10", 8, 4, 2},
+        {"kv-memory", "K1 K4", 52, 1, 0},        {"kv-paging", "K3 K5 K10", 8, 4, 2},
         {"kv-capacity", "T X4 K5 Q3", 12, 2, 0}, {"prefix-sharing", "K5", 6, 3, 1},
         {"attention-fusion", "K6 K7", 20, 3, 0}, {"kv-dtype", "K4 Q3 Q4", 28, 2, 0},
         {"sparse-first", "S1 X8", 28, 3, 0},

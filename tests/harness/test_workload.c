@@ -179,8 +179,9 @@ static void moments(const dlab_workload *w, int64_t context, double *mean, doubl
 START_TEST(lognormal_lengths_have_the_mean_and_the_deviation_asked_for)
 {
     static const int64_t shapes[][2] = {{512, 300}, {100, 30}, {1000, 20}, {40, 40}};
-    const double mean = (double)shapes[_i / 3][0], sd = (double)shapes[_i / 3][1];
-    dlab_workload w = lognormal(shapes[_i / 3][0], shapes[_i / 3][1], 0);
+    const int64_t *shape = shapes[_i / 3];
+    const double mean = (double)shape[0], sd = (double)shape[1];
+    dlab_workload w = lognormal(shape[0], shape[1], 0);
     w.seed = 1 + _i % 3;
     const double f = 1 + sd / mean * (sd / mean), kurtosis = f * f * f * f + 2 * f * f * f + 3 * f * f - 3;
     double got_mean, got_sd;

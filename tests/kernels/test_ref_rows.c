@@ -116,7 +116,7 @@ static void walsh(const double *x, double *y, int n)
         *y = *x;
         return;
     }
-    double sum[64], difference[64];
+    double sum[64] = {0}, difference[64] = {0};
     for (int i = 0; i < n / 2; i++) {
         sum[i] = (x[i] + x[i + n / 2]) / sqrt(2);
         difference[i] = (x[i] - x[i + n / 2]) / sqrt(2);
@@ -156,7 +156,7 @@ START_TEST(hadamard_keeps_products)
     for (size_t c = 0; c < N_OF(dims); c++) {
         const int dim = dims[c][0], block = dims[c][1];
         float x[2][80], y[2 * 80];
-        double in[2][80], want[80], before = 0, after = 0;
+        double in[2][80] = {{0}}, want[80] = {0}, before = 0, after = 0;
         for (int i = 0; i < dim; i++) {
             in[0][i] = (double)(x[0][i] = (float)sin(i + 1.0));
             in[1][i] = (double)(x[1][i] = (float)cos(3.0 * i));

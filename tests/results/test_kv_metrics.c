@@ -47,6 +47,7 @@ START_TEST(shares_of_the_pool_are_weighted_by_time)
     ck_assert_double_eq_tol(value("kv_reserved"), 700, 1e-9); /* (1·400 + 3·800)/4 */
     ck_assert_double_eq_tol(value("kv_used"), 555, 1e-9);
     ck_assert_double_eq_tol(value("kv_util"), 555.0 / 700, 1e-12);
+    ck_assert_double_eq_tol(value("kv_util_full"), 640.0 / 800, 1e-12);
     ck_assert_double_eq_tol(value("kv_waste"), 145, 1e-9);
     ck_assert_double_eq_tol(value("kv_cached"), 75, 1e-9);
     ck_assert_double_eq_tol(value("kv_free"), 225, 1e-9);
@@ -245,7 +246,7 @@ START_TEST(directions_are_right)
     static const char *const lower[] = {"kv_waste",     "kv_frag",        "kv_formula",  "kv_occupancy",
                                         "kv_evictions", "kv_copies",      "rho",         "inter_bytes",
                                         "nonfinite",    "kv_growth_time", "preemptions", "kv_growths"};
-    static const char *const higher[] = {"kv_util", "kv_shared", "kv_hit", "seqs_peak"};
+    static const char *const higher[] = {"kv_util", "kv_util_full", "kv_shared", "kv_hit", "seqs_peak"};
     static const char *const neither[] = {"kv_free", "kv_cached"};
     for (size_t i = 0; i < sizeof lower / sizeof *lower; i++) ck_assert_int_eq(better(lower[i]), DLAB_LOWER_IS_BETTER);
     for (size_t i = 0; i < sizeof higher / sizeof *higher; i++)
