@@ -19,6 +19,7 @@ struct dlab_engine {
     int32_t *sampled;        /* [max_logits] */
     int *logit_seq;          /* [max_logits] */
     int32_t *watch;          /* [max_rows] */
+    int64_t growths_seen;    /* the store's, at the end of the last step */
     size_t *span_off;        /* [tables] of the step's spans, from the descriptor's begin */
 };
 

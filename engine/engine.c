@@ -88,6 +88,7 @@ static dlab_status create_host_side(dlab_engine *e, dlab_error *err)
     e->batch.close = dlab_engine_close_seq;
     e->batch.release = dlab_engine_release_seq;
     e->batch.room = room_of;
+    e->batch.looks_up = r->kv.prefix_cache;
     e->batch.slack = r->store->shares ? r->kv.block_tokens : 0;
     e->batch.ctx = e;
     return r->batcher->create(&e->batch, &e->batcher, err);
@@ -155,7 +156,13 @@ void dlab_engine_destroy(dlab_engine *e)
 const dlab_plan *dlab_engine_plan(const dlab_engine *e) { return &e->plan.plan; }
 void dlab_engine_memory(const dlab_engine *e, dlab_mem_stats *out) { dlab_mem_get_stats(e->mem, out); }
 void dlab_engine_reset_peaks(dlab_engine *e) { dlab_mem_reset_peaks(e->mem); }
-void dlab_engine_kv(const dlab_engine *e, dlab_kv_stats *out) { e->fwd.store->ops->stats(e->fwd.store, out); }
+
+void dlab_engine_kv(const dlab_engine *e, dlab_kv_stats *out)
+{
+    e->fwd.store->ops->stats(e->fwd.store, out);
+    out->asked_tokens = e->batch.asked_tokens;
+    out->hit_tokens = e->batch.hit_tokens;
+}
 
 /* ---- sequences ---- */
 

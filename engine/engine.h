@@ -142,7 +142,9 @@ typedef struct {
     int64_t n_growths, growth_ns; /* reallocations of the store and the time they took */
     int64_t n_evictions,
         n_copies; /* blocks taken from cached prefixes; shared blocks copied because one was to be written */
-    int64_t hit_tokens, asked_tokens; /* of sequences opened with the prefix cache on */
+    /* tokens of the prompts of admitted requests with the prefix cache on, and those of them that were found in it; what a
+     * preempted sequence finds again is not counted */
+    int64_t asked_tokens, hit_tokens;
 } dlab_kv_stats;
 void dlab_engine_kv(const dlab_engine *e, dlab_kv_stats *out);
 

@@ -7,6 +7,7 @@ typedef struct {
     dlab_recorder rec;
     int32_t n_rows, max_len;
     float *logits;
+    dlab_op_cost before, after; /* around the first layer's attention: where spans are the same, so is the cost */
 } step;
 
 static dlab_at at(const step *s, dlab_buffer b) { return (dlab_at){s->c->buf[b], 0}; }
@@ -52,6 +53,19 @@ static dlab_span_table spans_of(const step *s, int layer)
     return (dlab_span_table){.at = at, .heads = dlab_span_heads(p)};
 }
 
+/* Counting what spans visit takes a walk over them, which every layer would repeat. */
+static dlab_status attend(step *s, const dlab_attn_call *call, int layer, dlab_error *err)
+{
+    const bool again = layer > 0 && !s->c->plan->pattern->by_layer;
+    if (layer == 0) s->before = s->rec.cost;
+    s->rec.counted = again;
+    DLAB_TRY(s->c->plan->attention->run(&s->rec, call, err));
+    s->rec.counted = false;
+    if (layer == 0) s->after = s->rec.cost;
+    if (again) dlab_cost_add_difference(&s->rec.cost, &s->before, &s->after);
+    return DLAB_OK;
+}
+
 static dlab_status attention(step *s, const dlab_layer_weights *w, int layer, dlab_error *err)
 {
     const dlab_model_info *info = s->c->info;
@@ -90,7 +104,7 @@ static dlab_status attention(step *s, const dlab_layer_weights *w, int layer, dl
         .max_len = s->max_len,
         .scale = 1.0f / sqrtf((float)info->head_dim),
     };
-    DLAB_TRY(s->c->plan->attention->run(&s->rec, &call, err));
+    DLAB_TRY(attend(s, &call, layer, err));
     DLAB_TRY(quantize_for(s, DLAB_BUFFER_ATTN, n, (const dlab_matrix *const[]){&w->o}, 1, err));
     return product(s, DLAB_BUFFER_ATTN, &w->o, DLAB_BUFFER_STREAM, true, n, err);
 }

@@ -148,9 +148,11 @@ static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
     r->max_logits = least(rows, most(r->needs.max_logits, r->plan.batch_size));
     r->head_rows = least(HEAD_ROWS, r->max_logits);
     size_t *b = r->bytes;
+    dlab_kv_config used = r->kv; /* a sequence may be reserved more than it will come to */
+    used.max_tokens = least(used.max_tokens, r->needs.max_tokens);
     b[DLAB_BUFFER_DESC] = sizeof(dlab_desc_head) + (size_t)rows * sizeof(dlab_desc_row) +
                           (size_t)r->plan.batch_size *
-                              (sizeof(dlab_desc_seq) + (size_t)r->store->max_segs(&r->kv) * sizeof(dlab_desc_seg)) +
+                              (sizeof(dlab_desc_seq) + (size_t)r->store->max_segs(&used) * sizeof(dlab_desc_seg)) +
                           (size_t)r->max_logits * sizeof(dlab_desc_logit) + spans_bytes(r);
     b[DLAB_BUFFER_ROPE] = mul(r->needs.max_tokens, info->head_dim, sizeof(float));
     b[DLAB_BUFFER_STREAM] = b[DLAB_BUFFER_NORM] = mul(rows, width, sizeof(float));
@@ -183,6 +185,12 @@ dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const 
     DLAB_TRY(check_sizes(out, info, err));
     DLAB_TRY(dlab_plan_resolve_kv(out, info, err));
     size_buffers(out, info); /* needs kv */
+    if (out->bytes[DLAB_BUFFER_DESC] > UINT32_MAX) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "a step's descriptor of %zu bytes, at most %u: fewer sequences (batch.size), larger blocks "
+                         "(kv.block_size) or fewer spans (attention.block)",
+                         out->bytes[DLAB_BUFFER_DESC], UINT32_MAX);
+    }
     dlab_model_mapping(m, &out->weight_bytes);
     return DLAB_OK;
 }

@@ -57,8 +57,9 @@ static dlab_status check_store(const dlab_resolved *r, dlab_error *err)
 }
 
 /* Bytes of the pool that holds exactly n blocks: the smallest that a store of that size makes of itself. */
-static dlab_status blocks_bytes(dlab_resolved *r, const char *text, int64_t n, dlab_error *err)
+static dlab_status blocks_bytes(dlab_resolved *r, const char *text, double number, dlab_error *err)
 {
+    const int64_t n = number >= 1 && number <= 1e15 && number == floor(number) ? (int64_t)number : 0;
     if (!r->store->shares) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "kv.pool: %.40s: kv.store: %s has no blocks, give bytes", text,
                          r->store->name);
@@ -70,7 +71,7 @@ static dlab_status blocks_bytes(dlab_resolved *r, const char *text, int64_t n, d
     one.max_tokens = 2 * one.block_tokens;
     const int64_t block = (r->store->bytes(&one) - first) / seqs;
     if (n < 1 || n > INT64_MAX / 4 / block) {
-        return DLAB_FAIL(err, DLAB_EUSAGE, "kv.pool: %.40s: expected a number of blocks from 1 on", text);
+        return DLAB_FAIL(err, DLAB_EUSAGE, "kv.pool: %.40s: expected a whole number of blocks from 1 on", text);
     }
     r->kv.pool_bytes = first + (n - seqs) * block;
     return DLAB_OK;
@@ -102,7 +103,7 @@ static dlab_status resolve_pool(dlab_resolved *r, dlab_error *err)
     if (end != text && strcmp(end, "%") == 0)
         DLAB_TRY(share_bytes(r, text, number, err));
     else if (end != text && (strcmp(end, " blocks") == 0 || strcmp(end, "blocks") == 0 || strcmp(end, " block") == 0))
-        DLAB_TRY(blocks_bytes(r, text, (int64_t)fmin(fmax(number, 0), 1e15), err));
+        DLAB_TRY(blocks_bytes(r, text, number, err));
     else if (dlab_param_set(&size, &r->kv.pool_bytes, text, NULL) != DLAB_OK)
         return DLAB_FAIL(err, DLAB_EUSAGE,
                          "kv.pool: '%.40s' is no size; expected auto, bytes such as 512MiB, `100 blocks` or `60%%` of "

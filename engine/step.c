@@ -24,7 +24,17 @@ typedef struct {
     dlab_step_work *work;
 } builder;
 
-static int64_t slice_len(const dlab_slice *sl) { return most(sl->pad_pos + sl->n_pad, sl->first + sl->n_rows); }
+/* Tokens that the store holds of the slice's sequence once its rows are written. */
+static int64_t held_after(const dlab_engine *e, const dlab_slice *sl)
+{
+    return most(e->batch.seqs[sl->seq].n_live, sl->n_rows > 0 ? sl->first + sl->n_rows : 0);
+}
+
+/* Positions that the slice's rows look at. */
+static int64_t slice_len(const dlab_slice *sl)
+{
+    return most(sl->n_pad > 0 ? sl->pad_pos + sl->n_pad : 0, sl->n_rows > 0 ? sl->first + sl->n_rows : 0);
+}
 
 /* Of the row that comes next, for sequence seq: itself, or one that waits to be forked from it and draws for itself. */
 static void add_logit(builder *b, int seq, int32_t target)
@@ -54,7 +64,7 @@ static void add_rows(builder *b, const dlab_slice *sl, int32_t seq_index)
             add_logit(b, sl->seq, last ? -1 : s->ids[pos + 1]);
         } else if (b->want->want == DLAB_WANT_SAMPLE && last) {
             add_logit(b, sl->seq, -1);
-            for (int f = 0; f < e->batch.n_seqs; f++) {
+            for (int f = 0; s->n_new == 0 && f < e->batch.n_seqs; f++) {
                 if (e->batch.seqs[f].running && e->batch.seqs[f].leader == sl->seq) add_logit(b, f, -1);
             }
         }
@@ -71,8 +81,7 @@ static void add_slice(builder *b, const dlab_slice *sl)
     *q = (dlab_desc_seq){
         .row_begin = d->n_rows, .n_rows = sl->n_pad + sl->n_rows, .seg_begin = d->n_segs, .len = (int32_t)len};
     q->n_segs = e->fwd.store->ops->segments(e->fwd.store, sl->seq, len, b->segs + d->n_segs);
-    const int64_t held = e->batch.seqs[sl->seq].n_live;
-    e->fwd.store->ops->tails(e->fwd.store, sl->seq, most(held, sl->first + sl->n_rows), q);
+    e->fwd.store->ops->tails(e->fwd.store, sl->seq, held_after(e, sl), q);
     d->n_segs += q->n_segs;
     add_rows(b, sl, d->n_seqs++);
     if (len > b->work->max_len) b->work->max_len = (int32_t)len;
@@ -81,18 +90,19 @@ static void add_slice(builder *b, const dlab_slice *sl)
     *(e->batch.seqs[sl->seq].n_new == 0 ? &b->work->prefill_rows : &b->work->decode_rows) += sl->n_rows;
 }
 
-/* The arrays follow the head without gaps, so that a small step uploads little. Logits and spans come last: their number is
- * known only once the rows are. */
+/* The arrays follow the head without gaps, so that a small step uploads little. What is largest and known last comes last:
+ * segments, of which each sequence may have many, and spans. */
 static builder begin_descriptor(dlab_engine *e, const dlab_slice *slices, int n, const dlab_step_want *want,
                                 dlab_step_work *work)
 {
     dlab_desc_head *d = e->desc;
-    size_t rows = 0, segs = (size_t)n * (size_t)e->plan.store->max_segs(&e->plan.kv);
+    size_t rows = 0;
     for (int i = 0; i < n; i++) rows += (size_t)(slices[i].n_pad + slices[i].n_rows);
+    const size_t logits = rows < (size_t)e->plan.max_logits ? rows : (size_t)e->plan.max_logits;
     *d = (dlab_desc_head){.row_off = sizeof *d};
     d->seq_off = d->row_off + (uint32_t)(rows * sizeof(dlab_desc_row));
-    d->seg_off = d->seq_off + (uint32_t)((size_t)n * sizeof(dlab_desc_seq));
-    d->logit_off = d->seg_off + (uint32_t)(segs * sizeof(dlab_desc_seg));
+    d->logit_off = d->seq_off + (uint32_t)((size_t)n * sizeof(dlab_desc_seq));
+    d->seg_off = d->logit_off + (uint32_t)(logits * sizeof(dlab_desc_logit));
     char *base = (char *)d;
     return (builder){
         .e = e,
@@ -105,13 +115,13 @@ static builder begin_descriptor(dlab_engine *e, const dlab_slice *slices, int n,
     };
 }
 
-/* Tables of spans behind the logits: one for all layers, or one for each. Returns the descriptor's bytes. */
+/* Tables of spans behind the segments: one for all layers, or one for each. Returns the descriptor's bytes. */
 static size_t add_spans(builder *b)
 {
     dlab_engine *e = b->e;
     const dlab_resolved *p = &e->plan;
     const dlab_desc_head *d = e->desc;
-    size_t at = d->logit_off + (size_t)d->n_logits * sizeof(dlab_desc_logit);
+    size_t at = d->seg_off + (size_t)d->n_segs * sizeof(dlab_desc_seg);
     if (p->pattern->dense) return at;
     const int32_t tables = dlab_span_tables(p), heads = dlab_span_heads(p);
     for (int32_t layer = 0; layer < tables; layer++) {
@@ -136,19 +146,24 @@ dlab_status dlab_step_reserve(dlab_engine *e, const dlab_slice *slices, int n, d
     dlab_kv_store *store = e->fwd.store;
     for (int i = 0; i < n; i++) {
         const dlab_slice *sl = &slices[i];
-        const int64_t held = e->batch.seqs[sl->seq].n_live, len = sl->n_rows > 0 ? sl->first + sl->n_rows : 0;
-        DLAB_TRY(store->ops->extend(store, sl->seq, most(held, len), slice_len(sl), err));
+        DLAB_TRY(store->ops->extend(store, sl->seq, held_after(e, sl), slice_len(sl), err));
     }
     return DLAB_OK;
 }
 
 static dlab_status check_size(const dlab_engine *e, const dlab_slice *slices, int n, dlab_error *err)
 {
-    int64_t rows = 0;
-    for (int i = 0; i < n; i++) rows += slices[i].n_pad + slices[i].n_rows;
-    if (rows <= e->plan.max_rows && n <= e->plan.plan.batch_size) return DLAB_OK;
-    return DLAB_FAIL(err, DLAB_EINTERNAL, "a step of %lld rows in %d slices, made for %lld in %lld", (long long)rows, n,
-                     (long long)e->plan.max_rows, (long long)e->plan.plan.batch_size);
+    int64_t rows = 0, longest = 0;
+    for (int i = 0; i < n; i++) {
+        rows += slices[i].n_pad + slices[i].n_rows;
+        longest = most(longest, slice_len(&slices[i]));
+    }
+    if (rows <= e->plan.max_rows && n <= e->plan.plan.batch_size && longest <= e->plan.needs.max_tokens) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EINTERNAL,
+                     "a step of %lld rows in %d slices up to position %lld, made for %lld in %lld up to "
+                     "%lld",
+                     (long long)rows, n, (long long)longest, (long long)e->plan.max_rows,
+                     (long long)e->plan.plan.batch_size, (long long)e->plan.needs.max_tokens);
 }
 
 /* Rows in which something other than a finite number came up; padding may look at memory that was never written. */
@@ -262,10 +277,19 @@ static dlab_status fork_follower(dlab_engine *e, int seq, dlab_error *err)
     return DLAB_OK;
 }
 
+/* The request that has waited longest: in the batch without a place, else at the head of the queue. */
+static int64_t waiting(const dlab_engine *e)
+{
+    for (int i = 0; i < e->batch.n_seqs; i++) {
+        const dlab_seq *s = &e->batch.seqs[i];
+        if (s->running && !s->held && s->finish == DLAB_FINISH_NONE) return s->request;
+    }
+    return e->batch.head ? e->batch.head->request.id : -1;
+}
+
 /* Asks the batcher for slices until the store has room for them. */
 static dlab_status choose(dlab_engine *e, int *n, int32_t *preempted, dlab_error *err)
 {
-    dlab_error own, *full = err ? err : &own;
     e->batch.full = false;
     for (;;) {
         DLAB_TRY(e->batcher->ops->next(e->batcher, &e->batch, e->slices, n, err));
@@ -273,9 +297,9 @@ static dlab_status choose(dlab_engine *e, int *n, int32_t *preempted, dlab_error
             return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
                              "request %lld waits, and what holds the cache will never end: cached prefixes fill the %d "
                              "sequences or the pool (kv.pool)",
-                             (long long)(e->batch.head ? e->batch.head->request.id : -1), e->batch.n_seqs);
+                             (long long)waiting(e), e->batch.n_seqs);
         }
-        const dlab_status st = dlab_step_reserve(e, e->slices, *n, full);
+        const dlab_status st = dlab_step_reserve(e, e->slices, *n, err);
         if (st != DLAB_EFULL) return st;
         const int victim = e->batcher->ops->victim(e->batcher, &e->batch);
         if (victim < 0) return st;
@@ -310,8 +334,6 @@ dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
     e->batch.n_admitted = 0;
     const uint64_t launches = e->fwd.dev->ops->launches(e->fwd.dev);
     if (!dlab_engine_busy(e)) return DLAB_OK;
-    dlab_kv_stats before;
-    dlab_engine_kv(e, &before);
     int n = 0;
     DLAB_TRY(choose(e, &n, &out->preempted, err));
     out->n_admitted = e->batch.n_admitted;
@@ -326,7 +348,8 @@ dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
     }
     retire_ended(e);
     e->batcher->ops->settle(e->batcher, &e->batch);
-    out->growths = (int32_t)(out->kv.n_growths - before.n_growths);
+    out->growths = (int32_t)(out->kv.n_growths - e->growths_seen);
+    e->growths_seen = out->kv.n_growths;
     out->launches = (int64_t)(e->fwd.dev->ops->launches(e->fwd.dev) - launches);
     return DLAB_OK;
 }

@@ -62,13 +62,13 @@ dlab_status dlab_batch_admit(dlab_batch_state *st, int *seqs, int *n, dlab_error
     const int first = first_seq(st, r->primed);
     if (first < 0) return DLAB_OK;
     seqs[*n] = first;
-    for (int j = 1, at = -1; j < samples; j++) {
-        at = free_seq(st, at == -1 && r->primed < 0 ? first : at);
+    for (int j = 1, at = first; j < samples; j++) {
+        at = free_seq(st, at);
         if (at < 0) return DLAB_OK;
         seqs[*n + j] = at;
     }
     dlab_seq *leader = &st->seqs[first];
-    const int64_t cached_before = leader->n_stored; /* of a primed prefix: not a hit */
+    const int64_t live_before = leader->n_live; /* of a primed prefix: not a hit */
     begin_sequence(leader, r, 0, -1);
     const dlab_status status = st->open(st->ctx, first, 1, err);
     if (status != DLAB_OK) {
@@ -78,7 +78,11 @@ dlab_status dlab_batch_admit(dlab_batch_state *st, int *seqs, int *n, dlab_error
     for (int j = 1; j < samples; j++) begin_sequence(&st->seqs[seqs[*n + j]], r, j, first);
     for (int j = 0; j < samples; j++) {
         st->admitted[st->n_admitted] = r->id + j;
-        st->admitted_cached[st->n_admitted++] = leader->n_live - cached_before;
+        st->admitted_cached[st->n_admitted++] = leader->n_live - live_before;
+    }
+    if (st->looks_up) {
+        st->asked_tokens += r->n_prompt;
+        st->hit_tokens += leader->n_live - live_before;
     }
     *n += samples;
     st->head = q->next;

@@ -52,6 +52,8 @@ typedef struct {
     int64_t slack;                           /* tokens that a running sequence should find free when others come back */
     int64_t *admitted, *admitted_cached;     /* [batch_size] requests admitted in this step; their cached tokens */
     int n_admitted;
+    bool looks_up;                    /* kv.prefix_cache */
+    int64_t asked_tokens, hit_tokens; /* since creation; dlab_kv_stats */
     /* Gives a sequence whose ids are known its place, with room for `extra` tokens more (or goes on with a primed one):
      * sets held, n_stored, n_live. DLAB_EFULL: not now. */
     dlab_status (*open)(void *ctx, int seq, int64_t extra, dlab_error *err);

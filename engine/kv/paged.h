@@ -26,7 +26,7 @@ typedef struct {
     int64_t *tables;         /* [max_seqs, max_blocks] */
     dlab_prefix_link *links; /* [max_seqs, max_blocks] the place behind each block in the prefix index */
     int64_t *filled;         /* [1 + n_blocks] scratch of stats, 0 between calls */
-    int64_t n_evictions, n_copies, hit_tokens, asked_tokens;
+    int64_t n_evictions, n_copies;
 } dlab_kv_paged;
 
 /* dlab_block_pool_check for the store, and its own books; DLAB_EINTERNAL says what is wrong. */

@@ -22,7 +22,8 @@ typedef struct {
     int64_t first_tokens; /* where a growing store starts */
     bool grow;            /* kv.growth: double */
     int64_t block_tokens; /* kv.block_size */
-    int64_t pool_bytes;   /* kv.pool in bytes: the store takes at most so much; 0: what max_seqs and max_tokens need */
+    int64_t pool_bytes;   /* kv.pool in bytes: the store takes at most so much (while it
+                             grows, the old size beside the new one); 0: what max_seqs and max_tokens need */
     bool prefix_cache;    /* kv.prefix_cache */
     /* Hash of a block's tokens on top of its prefix's; NULL: xxHash64. Tests force collisions with it. */
     uint64_t (*hash)(uint64_t prefix, const int32_t *ids, size_t n);

@@ -119,7 +119,6 @@ static dlab_status add_step(driver *d, const dlab_step *s, double t_begin, doubl
     return dlab_run_add_step(d->run, &e, err);
 }
 
-/* A request that was preempted is admitted again: the first time is what it waited for. */
 static dlab_status add_admitted(driver *d, const dlab_step *s, double t_begin, dlab_error *err)
 {
     for (int32_t i = 0; i < s->n_admitted; i++) {
@@ -127,7 +126,6 @@ static dlab_status add_admitted(driver *d, const dlab_step *s, double t_begin, d
         if (!r)
             return DLAB_FAIL(err, DLAB_EINTERNAL, "request %lld was admitted but never submitted",
                              (long long)s->admitted[i]);
-        if (isfinite(r->t_admit)) continue;
         r->t_admit = t_begin;
         if (s->admitted_cached) r->cached_tokens = s->admitted_cached[i];
     }

@@ -265,6 +265,7 @@ dlab_run_status dlab_session_status(dlab_status st)
     case DLAB_OK:
         return DLAB_RUN_OK;
     case DLAB_EOOM:
+    case DLAB_EFULL:
         return DLAB_RUN_OOM;
     case DLAB_EIMPOSSIBLE:
     case DLAB_ENOTBUILT:

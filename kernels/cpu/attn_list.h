@@ -42,18 +42,21 @@ typedef struct {
 
 static inline void list_scales(const attn_list *l, int64_t at, const char *words, int64_t n, float by)
 {
-    const vf factor = vf_set1(by);
-    vf scale, zero;
     int64_t i = 0;
-    for (; i < n; i += VF) {
-        uint32_t some[VF] = {0};
-        const bool whole = i + VF <= n;
-        if (!whole) memcpy(some, words + 4 * i, (size_t)(n - i) * 4);
-        vf_load_scales(whole ? (const void *)(words + 4 * i) : some, &scale, &zero);
-        scale = vf_mul(scale, factor);
-        const vf shift = vf_sub(vf_set1(0), vf_mul(zero, scale));
-        vf_store_n(l->scale + at + i, whole ? VF : n - i, scale);
-        vf_store_n(l->shift + at + i, whole ? VF : n - i, shift);
+    for (; i + VF <= n; i += VF) {
+        vf scale, zero;
+        vf_load_scales(words + 4 * i, &scale, &zero);
+        scale = vf_mul(scale, vf_set1(by));
+        vf_store(l->scale + at + i, scale);
+        vf_store(l->shift + at + i, vf_sub(vf_set1(0), vf_mul(zero, scale)));
+    }
+    for (; i < n; i++) {
+        const uint32_t word = load_u32(words + 4 * i), bits = word & ~255u;
+        float scale;
+        memcpy(&scale, &bits, sizeof scale);
+        scale *= by;
+        l->scale[at + i] = scale;
+        l->shift[at + i] = 0 - (float)(word & 255) * scale;
     }
 }
 

@@ -51,9 +51,8 @@ DLAB_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
 /* Many sums over lanes at once: vf_fold4 begins four, vf_fold ends VF of them, VF/4 results of vf_fold4 in order. */
 DLAB_INLINE vf vf_fold4(vf a, vf b, vf c, vf d)
 {
-    const int swap = _MM_SHUFFLE(1, 0, 3, 2);
-    vf ab = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, swap));
-    vf cd = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, c, d), _mm512_shuffle_f32x4(c, d, swap));
+    vf ab = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
+    vf cd = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, c, d), _mm512_shuffle_f32x4(c, d, 0x4e));
     return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
 }
 DLAB_INLINE vf vf_add_pairs(vf a, vf b)

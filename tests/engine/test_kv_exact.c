@@ -241,6 +241,35 @@ START_TEST(preempted_sequences_are_computed_again_and_answer_the_same)
 }
 END_TEST
 
+/* Padding of an ended member stands at the last position that the member held: its last token was never fed back. With needs
+ * that leave no slack, one position more would be outside of every buffer. */
+START_TEST(padding_of_an_ended_member_stays_inside)
+{
+    static const char *const plans[] = {
+        "device=guard kv.store=contiguous", "device=guard kv.store=paged kv.block_size=8",
+        "kv.store=paged kv.block_size=8 kv.pool=6blocks", "kv.store=none", "kv.store=contiguous kv.headroom=2"};
+    dlab_model *m = tiny();
+    for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
+        char sets[256];
+        snprintf(sets, sizeof sets, F32 "batch.size=2 %s", plans[p]);
+        dlab_engine *e = open_engine(m, sets, 2, 16, 0);
+        submit(e, 0, ids, 6, 11, 0);
+        submit(e, 1, ids + 40, 3, 14, 0);
+        int pads = 0, preempted = 0;
+        while (dlab_engine_busy(e)) {
+            dlab_step st;
+            OK(dlab_engine_step(e, &st, err));
+            pads += st.pad_rows;
+            preempted += st.preempted;
+        }
+        if (p != 2 && p != 3) ck_assert_int_eq(pads, 3 + 3); /* of the prompt, and of three steps */
+        if (p != 2) ck_assert_int_eq(preempted, 0);
+        dlab_engine_destroy(e);
+    }
+    dlab_model_close(m);
+}
+END_TEST
+
 START_TEST(samples_survive_a_pool_that_runs_out)
 {
     dlab_model *m = tiny();
@@ -424,6 +453,7 @@ int main(void)
     tcase_add_test(t, shared_prefixes_change_no_token);
     tcase_add_test(t, samples_of_one_prompt_equal_separate_requests);
     tcase_add_test(t, preempted_sequences_are_computed_again_and_answer_the_same);
+    tcase_add_test(t, padding_of_an_ended_member_stays_inside);
     tcase_add_test(t, samples_survive_a_pool_that_runs_out);
     tcase_add_test(t, a_prompt_larger_than_the_pool_is_refused_with_the_sum);
     tcase_add_test(t, admission_follows_the_room_that_there_is);

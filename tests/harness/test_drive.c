@@ -361,22 +361,6 @@ START_TEST(a_step_tells_what_it_read_and_what_the_store_held)
 }
 END_TEST
 
-/* A preempted request is admitted a second time: it waited until the first, and found what it found then. */
-START_TEST(only_the_first_admission_counts)
-{
-    static const script_step steps[] = {
-        {.ms = 10, .token = {TOKEN(0, 0, DLAB_FINISH_NONE), NO_TOKEN}, .admit = 0, .cached = 2},
-        {.ms = 10, .token = {NO_TOKEN}, .admit = 0, .cached = 4},
-        {.ms = 10, .token = {TOKEN(0, 1, DLAB_FINISH_LENGTH), NO_TOKEN}, .admit = -1}};
-    make_requests(&requests, 2, 0, 4, 2);
-    ck_assert_int_eq(DRIVE(steps, NULL), DLAB_OK);
-    ck_assert(run.requests[0].t_admit == 0);
-    ck_assert_int_eq(run.requests[0].cached_tokens, 2);
-    ck_assert(isnan(run.requests[1].t_admit));
-    ck_assert_int_eq(run.requests[1].cached_tokens, -1);
-}
-END_TEST
-
 /* ---- samples -------------------------------------------------------------------------------------------------------- */
 
 /* Two prompts of three answers each: requests 0 to 2 and 3 to 5. */
@@ -471,7 +455,6 @@ int main(void)
     tcase_add_test(c, memory_samples_keep_their_distance);
     tcase_add_test(c, the_loop_allocates_nothing);
     tcase_add_test(c, a_step_tells_what_it_read_and_what_the_store_held);
-    tcase_add_test(c, only_the_first_admission_counts);
     tcase_add_test(c, each_sample_is_a_request);
     tcase_add_test(c, a_sample_beyond_the_last_is_an_internal_error);
     tcase_add_test(c, a_primed_depth_is_not_submitted_again);

@@ -152,12 +152,14 @@ static int decode(const fixed *b, const dlab_batch_state *st, dlab_slice *out)
         int64_t due = runs(s) ? dlab_seq_due(st, s) : 0;
         int64_t pads = st->pad ? longest - due : 0;
         if (due + pads == 0) continue;
+        /* The last token of an ended member was never fed back: its last position is the one before. */
+        const int64_t last = s->n_ids - (s->finish != DLAB_FINISH_NONE ? 2 : 1);
         out[n++] = (dlab_slice){
             .seq = b->group[i].seq,
             .first = s->n_ids - due,
             .n_rows = (int32_t)due,
             .n_pad = (int32_t)pads,
-            .pad_pos = st->retains ? s->n_ids - 1 : 0,
+            .pad_pos = st->retains ? last : 0,
         };
     }
     return n;

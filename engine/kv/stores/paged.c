@@ -260,8 +260,6 @@ static void take_prefix(dlab_kv_paged *s, int seq, const int32_t *ids, int64_t n
         q->n_blocks = q->n_linked = i + 1;
     }
     q->live = q->n_blocks * s->cfg.block_tokens;
-    s->asked_tokens += n;
-    s->hit_tokens += q->live;
 }
 
 static dlab_status open_seq(dlab_kv_store *base, int seq, const int32_t *ids, int64_t n, int64_t *n_cached,
@@ -491,8 +489,6 @@ static void stats(const dlab_kv_store *base, dlab_kv_stats *out)
         .shared_bytes = (p->n_refs - live_blocks) * block,
         .n_evictions = s->n_evictions,
         .n_copies = s->n_copies,
-        .hit_tokens = s->hit_tokens,
-        .asked_tokens = s->asked_tokens,
     };
 }
 
