@@ -11,7 +11,7 @@ typedef struct {
     const dlab_desc_seq *seqs;
     const dlab_desc_seg *segs;
     const float *x; /* [R, G, d] */
-    float *work;    /* [n_seqs, 2]: largest value, largest negative */
+    dlab_at work;   /* f32 [n_seqs, K and V, 2]: largest value, largest negative */
     int64_t n_rows, n_seqs, n_heads, dim;
     bool keys;
 } writer;
@@ -19,17 +19,17 @@ typedef struct {
 static writer writer_of(const dlab_kv_write_args *a, bool keys)
 {
     const dlab_desc_head *desc = dlab_host_ptr(a->desc);
-    writer w = {.p = keys ? &a->kv.k : &a->kv.v,
-                .rows = dlab_desc_rows(desc),
-                .seqs = dlab_desc_seqs(desc),
-                .segs = dlab_desc_segs(desc),
-                .x = dlab_host_ptr(keys ? a->k : a->v),
-                .n_rows = a->n_rows,
-                .n_seqs = desc->n_seqs,
-                .n_heads = a->kv.n_kv_heads,
-                .dim = a->kv.head_dim,
-                .keys = keys};
-    if (a->work.buf.ptr) w.work = (float *)dlab_host_ptr(a->work) + (keys ? 0 : 2);
+    const writer w = {.p = keys ? &a->kv.k : &a->kv.v,
+                      .rows = dlab_desc_rows(desc),
+                      .seqs = dlab_desc_seqs(desc),
+                      .segs = dlab_desc_segs(desc),
+                      .x = dlab_host_ptr(keys ? a->k : a->v),
+                      .n_rows = a->n_rows,
+                      .n_seqs = desc->n_seqs,
+                      .n_heads = a->kv.n_kv_heads,
+                      .dim = a->kv.head_dim,
+                      .work = a->work,
+                      .keys = keys};
     return w;
 }
 
@@ -162,21 +162,26 @@ static void write_row(const writer *w, int64_t row)
     for (int64_t g = 0; g < w->n_heads; g++) put_group(w, incoming(w, row, g), slot_of(w, row), w->rows[row].index, g);
 }
 
+static float *step_range(const writer *w, int64_t s)
+{
+    return (float *)dlab_host_ptr(w->work) + 4 * s + (w->keys ? 0 : 2);
+}
+
 static void find_step_range(const writer *w, int64_t s)
 {
     const dlab_desc_seq *seq = &w->seqs[s];
     kv_range r = kv_no_range();
     for (int64_t row = seq->row_begin; row < (int64_t)seq->row_begin + seq->n_rows; row++)
         if (slot_of(w, row) >= 0) r = kv_range_of(r, incoming(w, row, 0), w->n_heads * w->dim);
-    w->work[4 * s] = vf_max_lane(r.hi);
-    w->work[4 * s + 1] = vf_max_lane(r.lo);
+    step_range(w, s)[0] = vf_max_lane(r.hi);
+    step_range(w, s)[1] = vf_max_lane(r.lo);
 }
 
 static void write_step_row(const writer *w, int64_t row)
 {
     if (slot_of(w, row) < 0) return;
     const dlab_kv_plane *p = w->p;
-    const float *range = w->work + 4 * (int64_t)w->rows[row].seq;
+    const float *range = step_range(w, w->rows[row].seq);
     const kv_scale s = kv_scale_of(range[0], range[1], p->dtype);
     const int64_t index = w->rows[row].index;
     for (int64_t g = 0; g < w->n_heads; g++) {

@@ -42,7 +42,7 @@ DLAB_INLINE vf vf_pow2_low_bits(vf t)
 }
 
 /* v, but 0 where it is NaN */
-DLAB_INLINE vf vf_zero_nan(vf v) { return (vf)((vi)v & (v == v)); }
+DLAB_INLINE vf vf_zero_nan(vf v) { return (vf)((vi)v & (((vi)v & INT32_MAX) <= 0x7f800000)); }
 
 DLAB_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
 {

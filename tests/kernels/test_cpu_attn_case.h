@@ -191,13 +191,15 @@ static inline attn_plane attn_new_plane(const attn_case *c, const attn_format *f
         a.p.token_stride = a.vector * c->kv_heads;
         a.bytes = (size_t)tokens * (size_t)a.p.token_stride + 64 * (size_t)segs;
     }
-    a.region = malloc(a.bytes);
+    a.region = malloc(a.bytes + 1);
+    ck_assert_ptr_nonnull(a.region);
     memset(a.region, 0xff, a.bytes);
     a.p.tail_cap = f->tail;
     a.p.tail_head_stride = f->tail * c->dim * 2 + 32;
     a.p.tail_seq_stride = a.p.tail_head_stride * c->kv_heads + 32;
     a.tail_bytes = f->tail ? (size_t)a.p.tail_seq_stride * 7 : 0;
     a.tail = malloc(a.tail_bytes + 1);
+    ck_assert_ptr_nonnull(a.tail);
     memset(a.tail, 0xff, a.tail_bytes);
     return a;
 }
@@ -255,7 +257,7 @@ static inline void attn_fill_seq(const attn_case *c, attn_plane *a, int s, const
             }
             for (int j = 0; j < c->dim && t >= sealed; j++) {
                 char *ring = a->tail + tail_slot * a->p.tail_seq_stride + g * a->p.tail_head_stride;
-                put_wide(ring, DLAB_F16, (size_t)(t % a->p.tail_cap * c->dim + j), random_float(&r, 1));
+                put_wide(ring, DLAB_F16, (size_t)(t % a->p.tail_cap) * (size_t)c->dim + (size_t)j, random_float(&r, 1));
             }
         }
     }
@@ -302,15 +304,17 @@ static inline void attn_fill_rows(const attn_case *c, dlab_desc_head *d, int onl
     }
 }
 
-static inline void attn_put_plane(lab *l, attn_plane *a, dlab_kv_plane *out)
+/* The plane in buffers of the device; the host's copy is gone. */
+static inline dlab_kv_plane attn_put_plane(lab *l, attn_plane *a)
 {
-    a->p.base = lab_put(l, a->region, a->bytes);
+    char *region = a->region, *tail = a->tail;
+    a->p.base = lab_put(l, region, a->bytes);
     a->p.bytes = a->bytes;
-    if (a->tail_bytes) a->p.tail = lab_put(l, a->tail, a->tail_bytes);
+    if (a->tail_bytes) a->p.tail = lab_put(l, tail, a->tail_bytes);
     a->p.tail_bytes = a->tail_bytes;
-    *out = a->p;
-    free(a->region);
-    free(a->tail);
+    free(region);
+    free(tail);
+    return a->p;
 }
 
 static inline attn_setup attn_setup_case(lab *l, const attn_case *c, int only)
@@ -337,8 +341,8 @@ static inline attn_setup attn_setup_case(lab *l, const attn_case *c, int only)
     const size_t width = (size_t)c->heads * (size_t)c->dim;
     float *q = random_floats(&r, (size_t)rows * width, 1);
     u.q = lab_put(l, q + (size_t)u.first_row * width, (size_t)u.n_rows * width * sizeof(float));
-    attn_put_plane(l, &k, &u.kv.k);
-    attn_put_plane(l, &v, &u.kv.v);
+    u.kv.k = attn_put_plane(l, &k);
+    u.kv.v = attn_put_plane(l, &v);
     u.kv.n_kv_heads = c->kv_heads;
     u.kv.head_dim = c->dim;
     u.desc = lab_put(l, d, desc_bytes);
@@ -358,8 +362,9 @@ static inline outcome attn_fused_outcome(lab *l, const attn_case *c, int only)
     dlab_attn_fused_args a = {.q = u.q, .desc = u.desc, .kv = u.kv, .spans = u.spans, .n_rows = u.n_rows};
     a.n_heads = c->heads;
     a.out = lab_put(l, NULL, n * (size_t)c->dim * sizeof(float));
-    float *old =
-        malloc(n * pieces * (size_t)(c->dim + 2) * sizeof *old); /* of another step: nothing may be left of it */
+    /* partials of another step, of which nothing may be left */
+    float *old = malloc((n * pieces * (size_t)(c->dim + 2) + 1) * sizeof *old);
+    ck_assert_ptr_nonnull(old);
     for (size_t i = 0; i < n * pieces * (size_t)(c->dim + 2); i++) old[i] = 7;
     a.partials = lab_put(l, old, n * pieces * (size_t)(c->dim + 2) * sizeof *old);
     free(old);

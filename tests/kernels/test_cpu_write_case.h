@@ -109,8 +109,8 @@ static inline outcome kv_write_outcome(lab *l, const write_case *c)
     memset(k.region, 0xa5, k.bytes);
     memset(v.region, 0xa5, v.bytes);
     dlab_kv_view kv = {.n_kv_heads = c->kv_heads, .head_dim = c->dim};
-    attn_put_plane(l, &k, &kv.k);
-    attn_put_plane(l, &v, &kv.v);
+    kv.k = attn_put_plane(l, &k);
+    kv.v = attn_put_plane(l, &v);
     const dlab_at work = lab_put(l, NULL, WRITE_SEQS * 4 * sizeof(float));
     const size_t room = (size_t)WRITE_MAX * (size_t)width * sizeof(float);
     dlab_rng r;
