@@ -104,7 +104,9 @@ static dlab_status resolve_rows(dlab_resolved *r, dlab_error *err)
                              "batch.token_budget: %lld rows a step cannot hold a decode step of batch.size %lld",
                              (long long)p->batch_token_budget, (long long)p->batch_size);
         }
-        r->max_rows = least(p->batch_token_budget, p->batch_size * least(p->batch_chunk, n->max_prompt));
+        /* Where the pool may run out, a sequence may be computed again, with what it has produced. */
+        const int64_t longest = dlab_plan_pool_is_open(p) ? n->max_prompt : n->max_tokens;
+        r->max_rows = least(p->batch_token_budget, p->batch_size * least(p->batch_chunk, longest));
         return DLAB_OK;
     }
     if (p->batch_chunk > 0 || p->batch_token_budget > 0) {
@@ -145,7 +147,7 @@ static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
 {
     int64_t rows = r->max_rows, width = info->width, q = (int64_t)info->n_heads * info->head_dim;
     int64_t kv = (int64_t)info->n_kv_heads * info->head_dim, widest = most(most(width, q), info->ffn);
-    r->max_logits = least(rows, most(r->needs.max_logits, r->plan.batch_size));
+    r->max_logits = most(r->plan.batch_size, least(rows, r->needs.max_logits));
     r->head_rows = least(HEAD_ROWS, r->max_logits);
     size_t *b = r->bytes;
     dlab_kv_config used = r->kv; /* a sequence may be reserved more than it will come to */

@@ -58,6 +58,8 @@ typedef struct {
 } dlab_resolved;
 
 dlab_pool dlab_buffer_pool(dlab_buffer b);
+/* kv.pool sets no bound: there is room for the whole batch at its longest. */
+bool dlab_plan_pool_is_open(const dlab_plan *p);
 /* kv.max_tokens as used, from the needs. */
 dlab_status dlab_plan_reservation(dlab_resolved *r, dlab_error *err);
 /* Layouts and the pool: the kv part of a plan whose names, needs and reservation are resolved. */

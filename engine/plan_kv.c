@@ -31,7 +31,10 @@ dlab_status dlab_plan_reservation(dlab_resolved *r, dlab_error *err)
 }
 
 /* "0" is what a plan without a pool has in effect. */
-static bool pool_is_open(const dlab_plan *p) { return strcmp(p->kv_pool, "auto") == 0 || strcmp(p->kv_pool, "0") == 0; }
+bool dlab_plan_pool_is_open(const dlab_plan *p)
+{
+    return strcmp(p->kv_pool, "auto") == 0 || strcmp(p->kv_pool, "0") == 0;
+}
 
 static dlab_status check_store(const dlab_resolved *r, dlab_error *err)
 {
@@ -40,7 +43,7 @@ static dlab_status check_store(const dlab_resolved *r, dlab_error *err)
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "kv.growth: double, but kv.store: %s keeps nothing that could grow",
                          r->store->name);
     }
-    if (!r->store->retains && !pool_is_open(p)) {
+    if (!r->store->retains && !dlab_plan_pool_is_open(p)) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "kv.pool: %.40s, but kv.store: %s has no pool", p->kv_pool,
                          r->store->name);
     }
@@ -93,7 +96,7 @@ static dlab_status resolve_pool(dlab_resolved *r, dlab_error *err)
 {
     static const dlab_param size = {"kv.pool", DLAB_PARAM_SIZE, 0, "0", 1, 1e15, NULL, ""};
     char *text = r->plan.kv_pool, *end = NULL;
-    if (pool_is_open(&r->plan)) {
+    if (dlab_plan_pool_is_open(&r->plan)) {
         dlab_kv_config most = r->kv;
         most.grow = false;
         snprintf(text, DLAB_PARAM_STR, "%" PRId64, r->store->retains ? r->store->bytes(&most) : 0);

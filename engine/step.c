@@ -98,7 +98,9 @@ static builder begin_descriptor(dlab_engine *e, const dlab_slice *slices, int n,
     dlab_desc_head *d = e->desc;
     size_t rows = 0;
     for (int i = 0; i < n; i++) rows += (size_t)(slices[i].n_pad + slices[i].n_rows);
-    const size_t logits = rows < (size_t)e->plan.max_logits ? rows : (size_t)e->plan.max_logits;
+    /* A row may have several logits, one for each sample that waits to be forked from it. */
+    const int64_t asked = want->want == DLAB_WANT_SCORE ? (int64_t)rows : e->plan.plan.batch_size;
+    const size_t logits = (size_t)least(asked, e->plan.max_logits);
     *d = (dlab_desc_head){.row_off = sizeof *d};
     d->seq_off = d->row_off + (uint32_t)(rows * sizeof(dlab_desc_row));
     d->logit_off = d->seq_off + (uint32_t)((size_t)n * sizeof(dlab_desc_seq));

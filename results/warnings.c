@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "results/metric.h"
+#include "results/report_parts.h"
 
 #define OCCUPANCY_MAX 0.7 /* K8 */
 
@@ -29,8 +30,23 @@ static double most(const dlab_point_result *p, const char *metric)
     return s.max;
 }
 
+/* Whether what is computed again, in other pieces, may be stored otherwise: scales that tokens share, or a tail in f16. */
+static bool depends_on_pieces(const dlab_point_result *p)
+{
+    static const char *const scales[] = {"kv.k_scales", "kv.v_scales"}, *const tails[] = {"kv.k_tail", "kv.v_tail"};
+    for (int i = 0; i < 2; i++) {
+        const char *s = dlab_point_get(p, scales[i]), *t = dlab_point_get(p, tails[i]);
+        if ((s && strcmp(s, "token") != 0) || (t && strcmp(t, "0") != 0)) return true;
+    }
+    return false;
+}
+
 void dlab_point_warn(dlab_point_result *p)
 {
+    const double preempted = most(p, "preemptions");
+    if (preempted > 0 && depends_on_pieces(p))
+        add(p, "%.0f sequences were computed again: with scales that tokens share, or a tail, not to the same bits",
+            preempted);
     double occupancy = most(p, "kv_occupancy"), nonfinite = most(p, "nonfinite");
     if (occupancy > OCCUPANCY_MAX)
         add(p, "the KV cache takes %.3g %% of memory_limit at its peak; K8 asks for under %.0f %%", 100 * occupancy,

@@ -49,7 +49,7 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
     case KEY_BATCH:
         return dlab_cmd_int_list("--batch", arg, 1, MAX_DIM, o->batch, &o->n_batch, MAX_LIST, err);
     case KEY_BLOCK:
-        return dlab_cmd_int_list("--block", arg, 1, MAX_DIM, o->block, &o->n_block, MAX_LIST, err);
+        return dlab_cmd_int_list("--block", arg, 8, 256, o->block, &o->n_block, MAX_LIST, err);
     default:
         return dlab_cmd_choice("-o", arg, formats, &o->format, err);
     }

@@ -38,7 +38,8 @@ static dlab_status check_pool(const dlab_point *p, const dlab_model *model, cons
         (long long)needs->max_tokens, need[DLAB_POOL_KV], reserves ? ", reserved" : "", bytes);
 }
 
-static void estimate(const dlab_point *p, const dlab_model *model, dlab_outlook *o)
+/* DLAB_EUSAGE: a value of the file is no value at all, which is nobody's to run. */
+static dlab_status estimate(const dlab_point *p, const dlab_model *model, dlab_outlook *o, dlab_error *err)
 {
     dlab_engine_needs needs = {0};
     dlab_error e = {0};
@@ -49,14 +50,17 @@ static void estimate(const dlab_point *p, const dlab_model *model, dlab_outlook 
     if (st == DLAB_OK) o->plan = effective;
     if (st == DLAB_OK) st = check_pool(p, model, &needs, effective.kv_pool, &e);
     if (st == DLAB_OK) st = dlab_engine_estimate(&p->plan, model, &needs, o->bytes, &e);
+    if (st == DLAB_EUSAGE) return DLAB_FAIL(err, st, "%s", e.msg);
     if (st == DLAB_EIMPOSSIBLE || st == DLAB_ENOTBUILT) give_up(o, st, e.msg);
-    if (st != DLAB_OK) return; /* any other failure is the worker's to find and to tell */
+    if (st != DLAB_OK) return DLAB_OK; /* any other failure is the worker's to find and to tell */
     for (int i = 0; i < DLAB_POOL_N; i++) o->total_bytes += (int64_t)o->bytes[i];
+    return DLAB_OK;
 }
 
 /* Opens the model of point `first` once and answers for all points that use it. */
-static void survey_model(const dlab_spec *spec, size_t first, dlab_outlook *o)
+static dlab_status survey_model(const dlab_spec *spec, size_t first, dlab_outlook *o, dlab_error *err)
 {
+    dlab_status bad = DLAB_OK;
     const char *name = spec->points[first].model;
     dlab_model *model = NULL;
     dlab_error e = {0};
@@ -70,10 +74,12 @@ static void survey_model(const dlab_spec *spec, size_t first, dlab_outlook *o)
         if (st != DLAB_OK) {
             give_up(&o[i], st, e.msg);
         } else {
-            estimate(&spec->points[i], model, &o[i]);
+            bad = estimate(&spec->points[i], model, &o[i], err);
         }
+        if (bad != DLAB_OK) break;
     }
     dlab_model_close(model);
+    return bad;
 }
 
 static bool seen_before(const dlab_spec *spec, size_t i)
@@ -123,10 +129,11 @@ dlab_status dlab_outlook_make(const dlab_spec *spec, const char *target, const c
     }
     bool needs_model = strcmp(target, "null") != 0;
     for (size_t i = 0; i < spec->n_points; i++) o[i].plan = spec->points[i].plan;
-    for (size_t i = 0; needs_model && i < spec->n_points; i++) {
-        if (!seen_before(spec, i)) survey_model(spec, i, o);
+    dlab_status st = DLAB_OK;
+    for (size_t i = 0; needs_model && st == DLAB_OK && i < spec->n_points; i++) {
+        if (!seen_before(spec, i)) st = survey_model(spec, i, o, err);
     }
-    dlab_status st = check_models(o, spec->n_points, err);
+    if (st == DLAB_OK) st = check_models(o, spec->n_points, err);
     if (st == DLAB_OK) st = make_keys(spec, target, exe, environment, o, err);
     if (st == DLAB_OK) {
         *out = o;

@@ -182,7 +182,7 @@ static void ragged_logits(dlab_engine *e, const int32_t *ids, const int *lengths
     for (int i = 0; i < n; i++) dlab_engine_close_seq(e, i);
 }
 
-START_TEST(one_sequence_alone_equals_the_same_among_sixteen_ragged_ones)
+START_TEST(bug_18_one_sequence_alone_equals_the_same_among_sixteen)
 {
     dlab_model *m = open_model(models[_i]);
     size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
@@ -228,7 +228,7 @@ int main(void)
     tcase_add_loop_test(t, stores_kernels_and_isas_agree_with_the_oracle, 0, 2);
     tcase_add_loop_test(t, threads_chunks_growth_and_devices_give_the_same_bits, 0, 2);
     tcase_add_test(t, quantized_paths_give_the_same_bits_whatever_the_schedule);
-    tcase_add_loop_test(t, one_sequence_alone_equals_the_same_among_sixteen_ragged_ones, 0, 2);
+    tcase_add_loop_test(t, bug_18_one_sequence_alone_equals_the_same_among_sixteen, 0, 2);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

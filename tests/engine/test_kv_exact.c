@@ -74,7 +74,7 @@ static void assert_same_logits(const dlab_model *m, const char *base, const char
 }
 
 /* Also "yalm 6cd1ef6": lengths around every unrolled loop and every block. */
-START_TEST(every_block_size_at_lengths_around_it)
+START_TEST(bug_6_every_block_size_at_lengths_around_it)
 {
     static const int blocks[] = {8, 16, 24, 32, 64, 128, 255, 256};
     dlab_model *m = tiny();
@@ -105,7 +105,7 @@ END_TEST
 
 /* nano-vllm#144 and PR#199: a prompt that is cached whole leaves no row to compute; MinivLLM PR#98: a hit whose positions
  * start again. The second answer must equal the first, which must equal that of a store without sharing. */
-START_TEST(the_same_prompt_twice_with_its_prefix_cached)
+START_TEST(bug_10_and_16_the_same_prompt_twice)
 {
     static const int blocks[] = {8, 16, 64};
     dlab_model *m = tiny();
@@ -209,7 +209,7 @@ END_TEST
 
 /* vLLM#16832 (recomputation cuts the text short), nano-vllm PR#211 and vLLM PR#18957 (counts are stale after a failed
  * step): whatever the pool, the tokens are those of a pool without end. */
-START_TEST(preempted_sequences_are_computed_again_and_answer_the_same)
+START_TEST(bug_13_preempted_sequences_answer_the_same)
 {
     static const char *const pools[] = {"8blocks", "9blocks", "11blocks", "14blocks", "40blocks"};
     static const char *const more[] = {"", "kv.prefix_cache=on", "batch.padding=skip batch.chunk=7",
@@ -237,6 +237,87 @@ START_TEST(preempted_sequences_are_computed_again_and_answer_the_same)
         }
     }
     ck_assert_int_ge(preempted, 10);
+    dlab_model_close(m);
+}
+END_TEST
+
+static dlab_engine *open_as_harness(const dlab_model *m, const char *sets, int64_t seqs, int64_t tokens, int64_t prompt)
+{
+    const dlab_plan p = plan_of(sets);
+    const dlab_engine_needs needs = {.max_seqs = seqs, .max_tokens = tokens, .max_prompt = prompt};
+    dlab_engine *e = NULL;
+    OK(dlab_engine_create(&p, m, &needs, &e, err));
+    return e;
+}
+
+/* A step has fewer rows than its last one has samples. */
+START_TEST(more_samples_than_rows)
+{
+    static const char *const stores[] = {"contiguous", "paged", "none", "paged device=guard", "contiguous device=ref"};
+    static const int prompts[] = {1, 2, 17, 33};
+    dlab_model *m = tiny();
+    for (size_t k = 0; k < sizeof stores / sizeof *stores; k++) {
+        for (size_t n = 0; n < sizeof prompts / sizeof *prompts; n++) {
+            char sets[256];
+            snprintf(sets, sizeof sets, F32 "batch.size=8 sample.temperature=1 %s kv.store=%s",
+                     k == 2 ? "" : "batch.chunk=16", stores[k]);
+            dlab_engine *apart = open_as_harness(m, sets, 8, 64, prompts[n]),
+                        *e = open_as_harness(m, sets, 8, 64, prompts[n]);
+            for (int i = 0; i < 7; i++) submit(apart, i, ids, prompts[n], 9, 0);
+            submit(e, 0, ids, prompts[n], 9, 7);
+            const outcome want = run_all(apart), got = run_all(e);
+            ck_assert_msg(memcmp(got.ids, want.ids, sizeof got.ids) == 0, "kv.store=%s, prompt of %d", stores[k],
+                          prompts[n]);
+            dlab_engine_destroy(apart);
+            dlab_engine_destroy(e);
+        }
+    }
+    dlab_model_close(m);
+}
+END_TEST
+
+/* What is computed again is longer than any prompt. */
+START_TEST(answers_longer_than_prompts_are_computed_again)
+{
+    static const char *const pools[] = {"auto", "6blocks", "5blocks", "9blocks"};
+    dlab_model *m = tiny();
+    outcome want = {0};
+    for (size_t p = 0; p < sizeof pools / sizeof *pools; p++) {
+        char sets[256];
+        snprintf(sets, sizeof sets, F32 "batch.size=3 kv.store=paged kv.pool=%s", pools[p]);
+        dlab_engine *e = open_as_harness(m, sets, 3, 64, 5);
+        for (int i = 0; i < 8; i++) submit(e, i, ids + 9 * i, 5, 48, 0);
+        const outcome got = run_all(e);
+        if (p == 0) want = got;
+        ck_assert_msg(memcmp(got.ids, want.ids, sizeof got.ids) == 0, "%s: other tokens", sets);
+        if (p > 0) ck_assert_int_gt(got.preempted, 0);
+        dlab_engine_destroy(e);
+    }
+    dlab_model_close(m);
+}
+END_TEST
+
+/* Quantized with a scale a token, what is computed again is the same to the bit, as it is in f32. */
+START_TEST(quantized_sequences_are_computed_again_to_the_same_bits)
+{
+    static const char *const layouts[] = {"kv.k=int8 kv.v=int8", "kv.k=fp8 kv.v=fp8_e5m2",
+                                          "kv.k=int4 kv.v=int4 kv.rotation=hadamard", "kv.k=f16 kv.v=bf16"};
+    dlab_model *m = tiny();
+    for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+        outcome want = {0};
+        for (int tight = 0; tight < 2; tight++) {
+            char sets[256];
+            snprintf(sets, sizeof sets, "compute=f32 batch.size=4 sample.temperature=2 kv.store=paged kv.pool=%s %s",
+                     tight ? "9blocks" : "auto", layouts[l]);
+            dlab_engine *e = open_as_harness(m, sets, 4, 80, 30);
+            for (int i = 0; i < 6; i++) submit(e, i, ids + 31 * i, 10 + 4 * i, 40, 0);
+            const outcome got = run_all(e);
+            if (!tight) want = got;
+            ck_assert_msg(memcmp(got.ids, want.ids, sizeof got.ids) == 0, "%s: other tokens", sets);
+            ck_assert_int_eq(got.preempted > 0, tight);
+            dlab_engine_destroy(e);
+        }
+    }
     dlab_model_close(m);
 }
 END_TEST
@@ -270,7 +351,7 @@ START_TEST(padding_of_an_ended_member_stays_inside)
 }
 END_TEST
 
-START_TEST(samples_survive_a_pool_that_runs_out)
+START_TEST(bug_12_samples_survive_a_pool_that_runs_out)
 {
     dlab_model *m = tiny();
     outcome want = {0};
@@ -292,7 +373,7 @@ START_TEST(samples_survive_a_pool_that_runs_out)
 END_TEST
 
 /* vLLM#39734 and PR#21809: a prompt larger than the pool waits for ever. */
-START_TEST(a_prompt_larger_than_the_pool_is_refused_with_the_sum)
+START_TEST(bug_14_a_prompt_larger_than_the_pool_is_refused)
 {
     dlab_model *m = tiny();
     static const char *const plans[] = {"kv.store=paged kv.pool=4blocks",
@@ -344,7 +425,7 @@ END_TEST
 
 /* llama.cpp#12253: moving a quantized cache gives garbage. Every format, with every way of sharing scales and with tails,
  * is bit-equal in a store that reserves, in one that moves itself at growth, and in blocks. */
-START_TEST(every_format_gives_the_same_bits_in_every_store)
+START_TEST(bug_1_every_format_gives_the_same_bits_in_every_store)
 {
     static const char *const layouts[] = {
         "kv.k=bf16 kv.v=bf16",
@@ -390,7 +471,7 @@ END_TEST
 
 /* llama.cpp#5652 and #9743: shifting a quantized cache. Nothing here shifts: a text beyond the context is refused, and a
  * rewound prefix with any layout goes on as it did the first time. */
-START_TEST(a_rewound_quantized_prefix_goes_on_as_the_first_time)
+START_TEST(bug_2_a_rewound_quantized_prefix_goes_on_alike)
 {
     static const char *const layouts[] = {"kv.k=int8 kv.v=int8", "kv.k=int8 kv.k_scales=channel kv.k_tail=9",
                                           "kv.k=int4 kv.v=int4 kv.k_tail=20 kv.v_tail=20 kv.rotation=hadamard",
@@ -448,17 +529,20 @@ int main(void)
     Suite *s = suite_create("kv exact");
     TCase *t = tcase_create("walk");
     tcase_set_timeout(t, 300);
-    tcase_add_test(t, every_block_size_at_lengths_around_it);
-    tcase_add_test(t, the_same_prompt_twice_with_its_prefix_cached);
+    tcase_add_test(t, bug_6_every_block_size_at_lengths_around_it);
+    tcase_add_test(t, bug_10_and_16_the_same_prompt_twice);
     tcase_add_test(t, shared_prefixes_change_no_token);
     tcase_add_test(t, samples_of_one_prompt_equal_separate_requests);
-    tcase_add_test(t, preempted_sequences_are_computed_again_and_answer_the_same);
+    tcase_add_test(t, bug_13_preempted_sequences_answer_the_same);
+    tcase_add_test(t, more_samples_than_rows);
+    tcase_add_test(t, answers_longer_than_prompts_are_computed_again);
+    tcase_add_test(t, quantized_sequences_are_computed_again_to_the_same_bits);
     tcase_add_test(t, padding_of_an_ended_member_stays_inside);
-    tcase_add_test(t, samples_survive_a_pool_that_runs_out);
-    tcase_add_test(t, a_prompt_larger_than_the_pool_is_refused_with_the_sum);
+    tcase_add_test(t, bug_12_samples_survive_a_pool_that_runs_out);
+    tcase_add_test(t, bug_14_a_prompt_larger_than_the_pool_is_refused);
     tcase_add_test(t, admission_follows_the_room_that_there_is);
-    tcase_add_test(t, every_format_gives_the_same_bits_in_every_store);
-    tcase_add_test(t, a_rewound_quantized_prefix_goes_on_as_the_first_time);
+    tcase_add_test(t, bug_1_every_format_gives_the_same_bits_in_every_store);
+    tcase_add_test(t, bug_2_a_rewound_quantized_prefix_goes_on_alike);
     tcase_add_test(t, no_wide_copy_of_a_quantized_cache_exists);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -92,6 +92,31 @@ START_TEST(every_format_agrees_with_the_oracle)
 }
 END_TEST
 
+/* llama.cpp PR#13852: partial results are merged wrongly where there are more of them than a head has elements. */
+START_TEST(bug_5_more_pieces_than_elements)
+{
+    static const int pieces[] = {1, 15, 16, 17, 31, 32, 33};
+    lab oracle = lab_open("ref", "auto", 1), isas[8];
+    int n_isas = 0;
+    for (int i = 0; dlab_isa_list[i]; i++)
+        if (dlab_isa_supported(dlab_isa_list[i])) isas[n_isas++] = lab_open("cpu", dlab_isa_list[i], 2);
+    for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
+        for (int around = -1; around <= 1; around++) {
+            const attn_case c = {.dim = 16,
+                                 .heads = 2,
+                                 .kv_heads = 1,
+                                 .k = FMT_F32,
+                                 .v = FMT_F16,
+                                 .seqs = {{pieces[p] * DLAB_ATTN_PIECE + around, 1 + (int)p % 2}},
+                                 .segment = p % 2 ? 64 : 0};
+            check_case(&oracle, isas, n_isas, &c);
+        }
+    }
+    for (int i = 0; i < n_isas; i++) lab_close(&isas[i]);
+    lab_close(&oracle);
+}
+END_TEST
+
 /* ---- far away ---- */
 
 #define FAR_BYTES  ((size_t)11 << 30)
@@ -144,7 +169,7 @@ static void far_step(lab *l, const float *x, float *out)
     munmap(map, FAR_BYTES);
 }
 
-START_TEST(offsets_beyond_32_bits_are_right)
+START_TEST(bug_8_offsets_beyond_32_bits_are_right)
 {
     const size_t n = (size_t)FAR_TOKENS * 2 * FAR_DIM;
     float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
@@ -173,7 +198,8 @@ static Suite *suite(void)
     TCase *t = tcase_create("formats");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, every_format_agrees_with_the_oracle, 0, N_FORMATS);
-    tcase_add_test(t, offsets_beyond_32_bits_are_right);
+    tcase_add_test(t, bug_5_more_pieces_than_elements);
+    tcase_add_test(t, bug_8_offsets_beyond_32_bits_are_right);
     suite_add_tcase(s, t);
     return s;
 }
