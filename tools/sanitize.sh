@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 preset=${1:-}
 case $preset in
-asan) select=(--exclude-regex 'cli/test_(exact_ppl|exact_greedy|readme|fetch_model|includes)') ;;
+asan) select=(--exclude-regex 'cli/test_(kv_quality|exact_ppl|exact_greedy|readme|fetch_model|includes)') ;;
 tsan) select=(--label-regex '^(base|kernels|engine)$') ;;
 *) die "which sanitizer? asan or tsan" ;;
 esac
