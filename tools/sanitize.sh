@@ -15,6 +15,7 @@ esac
 
 tools/deps.sh test
 tools/build.sh "$preset"
+export CK_TIMEOUT_MULTIPLIER=4 # instrumented code is slow, not stuck
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}
