@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cores.h"
+#include "base/int.h"
 #include "engine/model/model.h"
 
 #define DEFAULT_CHUNK  512
@@ -11,9 +12,6 @@
 #define MAX_HEAD_DIM   1024
 #define MAX_ROWS       ((int64_t)1 << 26)
 #define MAX_SCORES     ((int64_t)1 << 44) /* rows × tokens */
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 dlab_pool dlab_buffer_pool(dlab_buffer b)
 {
@@ -82,7 +80,7 @@ static dlab_status resolve_needs(dlab_resolved *r, const dlab_model_info *info, 
                          "a sequence of %lld tokens (prompt, depth and output): the model's context is %d",
                          (long long)n->max_tokens, info->context);
     }
-    n->max_seqs = most(n->max_seqs, p->batch_size);
+    n->max_seqs = dlab_max_i64(n->max_seqs, p->batch_size);
     if (info->head_dim > MAX_HEAD_DIM) {
         return DLAB_FAIL(err, DLAB_ENOTBUILT, "heads of %d elements: kernels are made for at most %d", info->head_dim,
                          MAX_HEAD_DIM);
@@ -98,7 +96,7 @@ static dlab_status resolve_rows(dlab_resolved *r, dlab_error *err)
     r->asked_budget = p->batch_token_budget;
     if (r->store->retains) {
         if (p->batch_chunk == 0) p->batch_chunk = DEFAULT_CHUNK;
-        if (p->batch_token_budget == 0) p->batch_token_budget = most(DEFAULT_BUDGET, p->batch_size);
+        if (p->batch_token_budget == 0) p->batch_token_budget = dlab_max_i64(DEFAULT_BUDGET, p->batch_size);
         if (p->batch_token_budget < p->batch_size) {
             return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
                              "batch.token_budget: %lld rows a step cannot hold a decode step of batch.size %lld",
@@ -106,7 +104,7 @@ static dlab_status resolve_rows(dlab_resolved *r, dlab_error *err)
         }
         /* Where the pool may run out, a sequence may be computed again, with what it has produced. */
         const int64_t longest = dlab_plan_pool_is_open(p) ? n->max_prompt : n->max_tokens;
-        r->max_rows = least(p->batch_token_budget, p->batch_size * least(p->batch_chunk, longest));
+        r->max_rows = dlab_min_i64(p->batch_token_budget, p->batch_size * dlab_min_i64(p->batch_chunk, longest));
         return DLAB_OK;
     }
     if (p->batch_chunk > 0 || p->batch_token_budget > 0) {
@@ -146,12 +144,12 @@ static size_t spans_bytes(const dlab_resolved *r)
 static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
 {
     int64_t rows = r->max_rows, width = info->width, q = (int64_t)info->n_heads * info->head_dim;
-    int64_t kv = (int64_t)info->n_kv_heads * info->head_dim, widest = most(most(width, q), info->ffn);
-    r->max_logits = most(r->plan.batch_size, least(rows, r->needs.max_logits));
-    r->head_rows = least(HEAD_ROWS, r->max_logits);
+    int64_t kv = (int64_t)info->n_kv_heads * info->head_dim, widest = dlab_max_i64(dlab_max_i64(width, q), info->ffn);
+    r->max_logits = dlab_max_i64(r->plan.batch_size, dlab_min_i64(rows, r->needs.max_logits));
+    r->head_rows = dlab_min_i64(HEAD_ROWS, r->max_logits);
     size_t *b = r->bytes;
     dlab_kv_config used = r->kv; /* a sequence may be reserved more than it will come to */
-    used.max_tokens = least(used.max_tokens, r->needs.max_tokens);
+    used.max_tokens = dlab_min_i64(used.max_tokens, r->needs.max_tokens);
     b[DLAB_BUFFER_DESC] = sizeof(dlab_desc_head) + (size_t)rows * sizeof(dlab_desc_row) +
                           (size_t)r->plan.batch_size *
                               (sizeof(dlab_desc_seq) + (size_t)r->store->max_segs(&used) * sizeof(dlab_desc_seg)) +

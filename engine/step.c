@@ -1,6 +1,7 @@
 /* One step: slices → rows in the descriptor → ops → what is stored and what came out. */
 #include <string.h>
 
+#include "base/int.h"
 #include "base/rng.h"
 #include "engine/core.h"
 
@@ -10,9 +11,6 @@ static uint64_t draw_of(uint64_t seed, int64_t index)
     uint64_t state = seed + (uint64_t)index * 0x9E3779B97F4A7C15u;
     return dlab_splitmix64(&state);
 }
-
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 typedef struct {
     dlab_engine *e;
@@ -27,13 +25,13 @@ typedef struct {
 /* Tokens that the store holds of the slice's sequence once its rows are written. */
 static int64_t held_after(const dlab_engine *e, const dlab_slice *sl)
 {
-    return most(e->batch.seqs[sl->seq].n_live, sl->n_rows > 0 ? sl->first + sl->n_rows : 0);
+    return dlab_max_i64(e->batch.seqs[sl->seq].n_live, sl->n_rows > 0 ? sl->first + sl->n_rows : 0);
 }
 
 /* Positions that the slice's rows look at. */
 static int64_t slice_len(const dlab_slice *sl)
 {
-    return most(sl->n_pad > 0 ? sl->pad_pos + sl->n_pad : 0, sl->n_rows > 0 ? sl->first + sl->n_rows : 0);
+    return dlab_max_i64(sl->n_pad > 0 ? sl->pad_pos + sl->n_pad : 0, sl->n_rows > 0 ? sl->first + sl->n_rows : 0);
 }
 
 /* Of the row that comes next, for sequence seq: itself, or one that waits to be forked from it and draws for itself. */
@@ -100,7 +98,7 @@ static builder begin_descriptor(dlab_engine *e, const dlab_slice *slices, int n,
     for (int i = 0; i < n; i++) rows += (size_t)(slices[i].n_pad + slices[i].n_rows);
     /* A row may have several logits, one for each sample that waits to be forked from it. */
     const int64_t asked = want->want == DLAB_WANT_SCORE ? (int64_t)rows : e->plan.plan.batch_size;
-    const size_t logits = (size_t)least(asked, e->plan.max_logits);
+    const size_t logits = (size_t)dlab_min_i64(asked, e->plan.max_logits);
     *d = (dlab_desc_head){.row_off = sizeof *d};
     d->seq_off = d->row_off + (uint32_t)(rows * sizeof(dlab_desc_row));
     d->logit_off = d->seq_off + (uint32_t)((size_t)n * sizeof(dlab_desc_seq));
@@ -158,12 +156,11 @@ static dlab_status check_size(const dlab_engine *e, const dlab_slice *slices, in
     int64_t rows = 0, longest = 0;
     for (int i = 0; i < n; i++) {
         rows += slices[i].n_pad + slices[i].n_rows;
-        longest = most(longest, slice_len(&slices[i]));
+        longest = dlab_max_i64(longest, slice_len(&slices[i]));
     }
     if (rows <= e->plan.max_rows && n <= e->plan.plan.batch_size && longest <= e->plan.needs.max_tokens) return DLAB_OK;
     return DLAB_FAIL(err, DLAB_EINTERNAL,
-                     "a step of %lld rows in %d slices up to position %lld, made for %lld in %lld up to "
-                     "%lld",
+                     "a step of %lld rows in %d slices up to position %lld, made for %lld in %lld up to %lld",
                      (long long)rows, n, (long long)longest, (long long)e->plan.max_rows,
                      (long long)e->plan.plan.batch_size, (long long)e->plan.needs.max_tokens);
 }
@@ -217,7 +214,8 @@ dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq)
     const dlab_seq *s = &e->batch.seqs[seq];
     int64_t rows = dlab_seq_due(&e->batch, s), max = e->plan.max_rows,
             room = e->batch.chunk < e->batch.token_budget ? e->batch.chunk : e->batch.token_budget;
-    return (dlab_slice){.seq = seq, .first = s->n_ids - rows, .n_rows = (int32_t)least(rows, least(room, max))};
+    return (dlab_slice){
+        .seq = seq, .first = s->n_ids - rows, .n_rows = (int32_t)dlab_min_i64(rows, dlab_min_i64(room, max))};
 }
 
 static dlab_status take_token(dlab_engine *e, int i, dlab_step_token *out, dlab_error *err)

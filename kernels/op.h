@@ -133,6 +133,13 @@ typedef struct {
     int32_t tail_cap; /* tokens */
 } dlab_kv_plane;
 
+/* b above: scales of a token's vector where tokens do not share them. */
+static inline int64_t dlab_kv_vector_scales(const dlab_kv_plane *p, int64_t head_dim)
+{
+    const int64_t block = dlab_dtype_block(DLAB_U4);
+    return p->dtype == DLAB_U4 ? (head_dim + block - 1) / block : 1;
+}
+
 typedef struct {
     dlab_kv_plane k, v;
     int32_t n_kv_heads, head_dim;

@@ -193,7 +193,7 @@ static double scale_bytes(const dlab_kv_plane *p, int32_t head_dim)
     case DLAB_SCALES_CHANNEL:
         return (double)META * head_dim;
     default:
-        return META * (p->dtype == DLAB_U4 ? ceil_div(head_dim, dlab_dtype_block(DLAB_U4)) : 1);
+        return META * (double)dlab_kv_vector_scales(p, head_dim);
     }
 }
 

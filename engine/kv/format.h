@@ -39,6 +39,11 @@ int64_t dlab_kv_token_stride(const dlab_kv_layout *l, int64_t head_dim);
 /* Bytes from a region's begin to its scales, and of the whole region; cap: its tokens, a multiple of group. */
 int64_t dlab_kv_meta_off(const dlab_kv_layout *l, int64_t head_dim, int64_t cap);
 int64_t dlab_kv_region_bytes(const dlab_kv_layout *l, int64_t head_dim, int64_t cap);
+/* Bytes of the scales of one group, of one head; 0 where there are none. */
+int64_t dlab_kv_scale_bytes(const dlab_kv_layout *l, int64_t head_dim);
+/* What kernels see of a layer of n_bytes at `base`, made of regions of cap tokens; without its tail. */
+dlab_kv_plane dlab_kv_layout_plane(const dlab_kv_layout *l, int64_t head_dim, int64_t cap, dlab_at base,
+                                   int64_t n_bytes);
 /* Bytes of one sequence's tail of one head. */
 int64_t dlab_kv_tail_bytes(const dlab_kv_layout *l, int64_t head_dim);
 /* tokens rounded up to whole groups. */

@@ -20,20 +20,13 @@ const dlab_kv_format *dlab_kv_format_find(const char *name)
     return NULL;
 }
 
-/* A token's vector of one head: its elements and, where there are scales, 4 bytes for each block of the element type (one
- * for the vector where the type has no blocks). */
-static int64_t vector_bytes(const dlab_kv_format *f, int64_t head_dim)
-{
-    int64_t block = dlab_dtype_block(f->dtype), n_scales = block > 1 ? (head_dim + block - 1) / block : 1;
-    bool scaled = !(f->scales & DLAB_SCALES_BIT(DLAB_SCALES_NONE));
-    return (int64_t)dlab_dtype_bytes(f->dtype, head_dim) + (scaled ? 4 * n_scales : 0);
-}
-
 static dlab_status need_of(const char *format, int64_t vectors, int64_t head_dim, int64_t *out, dlab_error *err)
 {
     const dlab_kv_format *f = dlab_kv_format_find(format);
     if (!f) return DLAB_FAIL(err, DLAB_EUSAGE, "KV format '%s' is not one of this version's: see `dlab list`", format);
-    if (__builtin_mul_overflow(vectors, vector_bytes(f, head_dim), out)) {
+    dlab_kv_layout l; /* one scale a token and head, where there are any */
+    DLAB_TRY(dlab_kv_layout_make("kv", f, "token", 1, 0, &l, err));
+    if (__builtin_mul_overflow(vectors, dlab_kv_token_stride(&l, head_dim) + dlab_kv_scale_bytes(&l, head_dim), out)) {
         return DLAB_FAIL(err, DLAB_EUSAGE, "KV size overflows 64 bits: give a smaller shape, length or batch");
     }
     return DLAB_OK;

@@ -118,19 +118,18 @@ static int64_t blocks_of(const dlab_kv_layout *l, int64_t head_dim)
     return (head_dim + block - 1) / block;
 }
 
-/* Scales of a group. */
-static int64_t group_scales(const dlab_kv_layout *l, int64_t head_dim)
+int64_t dlab_kv_scale_bytes(const dlab_kv_layout *l, int64_t head_dim)
 {
     switch (l->scales) {
     case DLAB_SCALES_NONE:
         return 0;
     case DLAB_SCALES_TOKEN:
     case DLAB_SCALES_STEP:
-        return dlab_dtype_block(l->format->dtype) > 1 ? blocks_of(l, head_dim) : 1;
+        return META_BYTES * (dlab_dtype_block(l->format->dtype) > 1 ? blocks_of(l, head_dim) : 1);
     case DLAB_SCALES_BLOCK:
-        return 1;
+        return META_BYTES;
     case DLAB_SCALES_CHANNEL:
-        return head_dim;
+        return META_BYTES * head_dim;
     }
     return 0;
 }
@@ -143,7 +142,22 @@ int64_t dlab_kv_meta_off(const dlab_kv_layout *l, int64_t head_dim, int64_t cap)
 
 int64_t dlab_kv_region_bytes(const dlab_kv_layout *l, int64_t head_dim, int64_t cap)
 {
-    return dlab_kv_meta_off(l, head_dim, cap) + cap / l->group * group_scales(l, head_dim) * META_BYTES;
+    return dlab_kv_meta_off(l, head_dim, cap) + cap / l->group * dlab_kv_scale_bytes(l, head_dim);
+}
+
+dlab_kv_plane dlab_kv_layout_plane(const dlab_kv_layout *l, int64_t head_dim, int64_t cap, dlab_at base,
+                                   int64_t n_bytes)
+{
+    return (dlab_kv_plane){
+        .base = base,
+        .bytes = (size_t)n_bytes,
+        .dtype = l->format->dtype,
+        .scales = l->scales,
+        .group = l->group,
+        .head_stride = dlab_kv_region_bytes(l, head_dim, cap),
+        .token_stride = dlab_kv_token_stride(l, head_dim),
+        .meta_off = dlab_kv_meta_off(l, head_dim, cap),
+    };
 }
 
 int64_t dlab_kv_tail_bytes(const dlab_kv_layout *l, int64_t head_dim)
@@ -170,7 +184,7 @@ double dlab_kv_token_bytes(const dlab_kv_layout *k, const dlab_kv_layout *v, int
     const dlab_kv_layout *both[] = {k, v};
     for (int i = 0; i < 2; i++) {
         bytes += (double)dlab_kv_token_stride(both[i], head_dim) +
-                 (double)(group_scales(both[i], head_dim) * META_BYTES) / both[i]->group;
+                 (double)dlab_kv_scale_bytes(both[i], head_dim) / both[i]->group;
     }
     return bytes * (double)n_layers * (double)n_kv_heads;
 }

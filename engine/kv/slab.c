@@ -381,17 +381,9 @@ void dlab_kv_slab_describe_tails(const dlab_kv_store *base, int seq, int64_t len
 
 static dlab_kv_plane plane_of(const dlab_kv_slab *s, const dlab_kv_layout *l, dlab_buf buf, int layer)
 {
-    int64_t bytes = layer_bytes(&s->cfg, l, s->cap), dim = s->cfg.head_dim;
-    return (dlab_kv_plane){
-        .base = {buf, (size_t)(layer * bytes)},
-        .bytes = (size_t)bytes,
-        .dtype = l->format->dtype,
-        .scales = l->scales,
-        .group = l->group,
-        .head_stride = region_bytes(&s->cfg, l, s->cap),
-        .token_stride = dlab_kv_token_stride(l, dim),
-        .meta_off = dlab_kv_meta_off(l, dim, dlab_kv_round_cap(l, s->cap)),
-    };
+    int64_t bytes = layer_bytes(&s->cfg, l, s->cap);
+    return dlab_kv_layout_plane(l, s->cfg.head_dim, dlab_kv_round_cap(l, s->cap),
+                                (dlab_at){buf, (size_t)(layer * bytes)}, bytes);
 }
 
 void dlab_kv_slab_view(const dlab_kv_store *base, int layer, dlab_kv_view *out)

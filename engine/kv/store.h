@@ -121,6 +121,6 @@ void dlab_kv_tails_describe(const dlab_kv_config *cfg, const dlab_kv_tails *t, i
                             dlab_desc_seq *out);
 void dlab_kv_tails_view(const dlab_kv_config *cfg, const dlab_kv_tails *t, int layer, dlab_kv_view *out);
 /* Tokens of a sequence that are sealed in both K and V: what may be shared. */
-int64_t dlab_kv_tails_sealed(const dlab_kv_config *cfg, const dlab_kv_tails *t, int seq, int64_t len);
+int64_t dlab_kv_tails_sealed(const dlab_kv_tails *t, int seq, int64_t len);
 
 #endif

@@ -142,28 +142,32 @@ void dlab_kv_tails_commit(const dlab_kv_config *cfg, dlab_kv_tails *t, int seq, 
     }
 }
 
-dlab_status dlab_kv_tails_mark(const dlab_kv_config *cfg, dlab_kv_tails *t, int32_t layers, int seq, dlab_error *err)
+/* Rings and how far they are sealed, to the marks or back from them. */
+static dlab_status copy_marks(const dlab_kv_config *cfg, dlab_kv_tails *t, int32_t layers, int seq, bool back,
+                              dlab_error *err)
 {
     sides both = sides_of(cfg, t);
     for (int i = 0; i < 2; i++) {
         const side *s = &both.of[i];
         if (!*s->sealed) continue;
-        DLAB_TRY(copy_rings(cfg, s->layout, layers, *s->marks, seq, *s->ring, seq, err));
-        (*s->marked)[seq] = (*s->sealed)[seq];
+        DLAB_TRY(copy_rings(cfg, s->layout, layers, back ? *s->ring : *s->marks, seq, back ? *s->marks : *s->ring, seq,
+                            err));
+        if (back)
+            (*s->sealed)[seq] = (*s->marked)[seq];
+        else
+            (*s->marked)[seq] = (*s->sealed)[seq];
     }
     return DLAB_OK;
 }
 
+dlab_status dlab_kv_tails_mark(const dlab_kv_config *cfg, dlab_kv_tails *t, int32_t layers, int seq, dlab_error *err)
+{
+    return copy_marks(cfg, t, layers, seq, false, err);
+}
+
 dlab_status dlab_kv_tails_rewind(const dlab_kv_config *cfg, dlab_kv_tails *t, int32_t layers, int seq, dlab_error *err)
 {
-    sides both = sides_of(cfg, t);
-    for (int i = 0; i < 2; i++) {
-        const side *s = &both.of[i];
-        if (!*s->sealed) continue;
-        DLAB_TRY(copy_rings(cfg, s->layout, layers, *s->ring, seq, *s->marks, seq, err));
-        (*s->sealed)[seq] = (*s->marked)[seq];
-    }
-    return DLAB_OK;
+    return copy_marks(cfg, t, layers, seq, true, err);
 }
 
 static void describe_side(const dlab_kv_layout *l, const int64_t *sealed, int seq, int64_t len, int32_t *from,
@@ -196,9 +200,8 @@ void dlab_kv_tails_view(const dlab_kv_config *cfg, const dlab_kv_tails *t, int l
     view_side(cfg, &cfg->v, t->v, layer, &out->v);
 }
 
-int64_t dlab_kv_tails_sealed(const dlab_kv_config *cfg, const dlab_kv_tails *t, int seq, int64_t len)
+int64_t dlab_kv_tails_sealed(const dlab_kv_tails *t, int seq, int64_t len)
 {
-    (void)cfg;
     int64_t sealed = len;
     if (t->k_sealed && t->k_sealed[seq] < sealed) sealed = t->k_sealed[seq];
     if (t->v_sealed && t->v_sealed[seq] < sealed) sealed = t->v_sealed[seq];

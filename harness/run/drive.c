@@ -155,8 +155,7 @@ static dlab_status add_tokens(driver *d, const dlab_step *s, double t_end, dlab_
 static dlab_status add_memory(driver *d, int64_t now_ns, dlab_error *err)
 {
     dlab_mem_stats mem = {0};
-    dlab_kv_stats kv = {0};
-    d->target->ops->memory(d->target, &mem, &kv);
+    d->target->ops->memory(d->target, &mem, NULL);
     dlab_ev_memory e = {.t = since_start(d, now_ns),
                         .weights = (int64_t)mem.pool[DLAB_POOL_WEIGHTS].used_bytes,
                         .kv = (int64_t)mem.pool[DLAB_POOL_KV].used_bytes,

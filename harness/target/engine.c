@@ -63,7 +63,7 @@ static dlab_status score(dlab_target *t, const int32_t *ids, int64_t n, int64_t 
 static void memory(const dlab_target *t, dlab_mem_stats *mem, dlab_kv_stats *kv)
 {
     dlab_engine_memory(engine_of(t), mem);
-    dlab_engine_kv(engine_of(t), kv);
+    if (kv) dlab_engine_kv(engine_of(t), kv);
 }
 
 static void reset_peaks(dlab_target *t) { dlab_engine_reset_peaks(engine_of(t)); }

@@ -143,7 +143,7 @@ static void memory(const dlab_target *t, dlab_mem_stats *mem, dlab_kv_stats *kv)
 {
     (void)t;
     *mem = (dlab_mem_stats){0};
-    *kv = (dlab_kv_stats){0};
+    if (kv) *kv = (dlab_kv_stats){0};
 }
 
 static void reset_peaks(dlab_target *t) { (void)t; }

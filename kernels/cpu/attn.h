@@ -34,6 +34,11 @@ static inline attn attn_of(dlab_at desc, const dlab_kv_view *kv, const dlab_span
     return a;
 }
 
+static inline attn attn_of_unfused(const dlab_attn_unfused_args *a)
+{
+    return attn_of(a->desc, &a->kv, &a->spans, a->n_rows, a->n_heads, a->scale);
+}
+
 /* Rows a tile: few when sequences bring few rows, so that there are tiles enough for all threads. */
 static inline int64_t attn_tile_rows(const attn *a)
 {

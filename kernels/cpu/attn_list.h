@@ -7,9 +7,7 @@
 #include "kernels/cpu/simd.h"
 
 #define LIST_TOKENS DLAB_ATTN_PIECE
-#ifndef LIST_AHEAD
-#define LIST_AHEAD 32 /* so many tokens ahead of their use memory is asked for them */
-#endif
+#define LIST_AHEAD  32 /* so many tokens ahead of their use memory is asked for them */
 #define LIST_BEHIND (LIST_AHEAD + VF)
 
 typedef struct {
@@ -22,14 +20,10 @@ typedef struct {
     const char *words[LIST_TOKENS]; /* DLAB_SCALES_CHANNEL: the scales of the token's group */
 } attn_list;
 
-static inline int64_t attn_plane_blocks(const dlab_kv_plane *p, int64_t head_dim)
-{
-    return p->dtype == DLAB_U4 ? dlab_ceil_div(head_dim, dlab_dtype_block(DLAB_U4)) : 1;
-}
-
 static inline int64_t attn_list_scales(const dlab_kv_view *kv)
 {
-    return LIST_TOKENS * dlab_max_i64(attn_plane_blocks(&kv->k, kv->head_dim), attn_plane_blocks(&kv->v, kv->head_dim));
+    return LIST_TOKENS *
+           dlab_max_i64(dlab_kv_vector_scales(&kv->k, kv->head_dim), dlab_kv_vector_scales(&kv->v, kv->head_dim));
 }
 
 /* One plane on its way into a list. */
@@ -170,7 +164,7 @@ static inline void attn_list_fill(attn_list *l, const attn_tile *t, bool keys, i
     const int64_t sealed = s.p->tail_cap == 0 ? INT32_MAX : keys ? t->seq->k_sealed : t->seq->v_sealed;
     l->n = l->n_sealed = 0;
     l->dim = kv->head_dim;
-    l->blocks = attn_plane_blocks(s.p, kv->head_dim);
+    l->blocks = dlab_kv_vector_scales(s.p, kv->head_dim);
     l->bytes = (int64_t)dlab_dtype_bytes(s.p->dtype, kv->head_dim);
     attn_visits v = attn_visits_of(t, row, begin, end);
     int64_t seg = attn_find_segment(t, begin);

@@ -3,22 +3,17 @@
 
 static int64_t n_pieces(const dlab_attn_unfused_args *a) { return dlab_ceil_div(a->max_len, DLAB_ATTN_PIECE); }
 
-static attn scores_of(const dlab_attn_unfused_args *a)
-{
-    return attn_of(a->desc, &a->kv, &a->spans, a->n_rows, a->n_heads, a->scale);
-}
-
 static int64_t scores_tasks(const void *args, int phase)
 {
     (void)phase;
     const dlab_attn_unfused_args *a = args;
-    const attn at = scores_of(a);
+    const attn at = attn_of_unfused(a);
     return attn_tiles(&at) * a->kv.n_kv_heads * n_pieces(a);
 }
 
 static size_t scores_scratch(const void *args)
 {
-    const attn at = scores_of(args);
+    const attn at = attn_of_unfused(args);
     return attn_work_at(&at, NULL, NULL);
 }
 
@@ -50,7 +45,7 @@ static void scores_run(const void *args, int phase, int64_t begin, int64_t end, 
 {
     (void)phase;
     const dlab_attn_unfused_args *a = args;
-    const attn at = scores_of(a);
+    const attn at = attn_of_unfused(a);
     const int64_t pieces = n_pieces(a), groups = a->kv.n_kv_heads, rows = attn_tile_rows(&at);
     attn_work w;
     attn_work_at(&at, scratch, &w);

@@ -12,7 +12,7 @@ static void softmax_run(const void *args, int phase, int64_t begin, int64_t end,
 {
     (void)phase, (void)scratch;
     const dlab_attn_unfused_args *a = args;
-    const attn at = attn_of(a->desc, &a->kv, &a->spans, a->n_rows, a->n_heads, a->scale);
+    const attn at = attn_of_unfused(a);
     for (int64_t task = begin; task < end; task++) {
         const int64_t row = task / a->n_heads, head = task % a->n_heads;
         const attn_tile t = attn_tile_at(&at, row, row + 1, head / at.per_row);

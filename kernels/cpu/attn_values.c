@@ -1,22 +1,17 @@
 /* Weighted sums of values with the probabilities in memory, piece by piece. A task is (tile of rows, KV head). */
 #include "kernels/cpu/attn_piece.h"
 
-static attn values_of(const dlab_attn_unfused_args *a)
-{
-    return attn_of(a->desc, &a->kv, &a->spans, a->n_rows, a->n_heads, a->scale);
-}
-
 static int64_t values_tasks(const void *args, int phase)
 {
     (void)phase;
     const dlab_attn_unfused_args *a = args;
-    const attn at = values_of(a);
+    const attn at = attn_of_unfused(a);
     return attn_tiles(&at) * a->kv.n_kv_heads;
 }
 
 static size_t values_scratch(const void *args)
 {
-    const attn at = values_of(args);
+    const attn at = attn_of_unfused(args);
     return attn_work_at(&at, NULL, NULL);
 }
 
@@ -64,7 +59,7 @@ static void values_run(const void *args, int phase, int64_t begin, int64_t end, 
 {
     (void)phase;
     const dlab_attn_unfused_args *a = args;
-    const attn at = values_of(a);
+    const attn at = attn_of_unfused(a);
     const int64_t groups = a->kv.n_kv_heads, rows = attn_tile_rows(&at);
     attn_work w;
     attn_work_at(&at, scratch, &w);

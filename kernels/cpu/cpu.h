@@ -4,6 +4,7 @@
 #ifndef DLAB_KERNELS_CPU_CPU_H
 #define DLAB_KERNELS_CPU_CPU_H
 
+#include "base/int.h"
 #include "kernels/device.h"
 #include "kernels/host_mem.h"
 
@@ -26,9 +27,5 @@ extern const dlab_device_ops dlab_device_cpu;
 #define DLAB_CPU_KERNEL_NAME(op, isa) dlab_cpu_##op##_##isa
 #define DLAB_CPU_KERNEL_FOR(op, isa)  DLAB_CPU_KERNEL_NAME(op, isa)
 #define DLAB_CPU_KERNEL(op)           DLAB_CPU_KERNEL_FOR(op, DLAB_ISA)
-
-static inline int64_t dlab_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t dlab_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t dlab_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 #endif

@@ -125,7 +125,6 @@ static void put_group(const writer *w, const float *x, int64_t off, int64_t inde
     char *region = (char *)dlab_host_ptr(p->base) + off + head * p->head_stride;
     uint8_t *dst = (uint8_t *)region + index * p->token_stride;
     char *words = region + p->meta_off;
-    const int64_t blocks = p->dtype == DLAB_U4 ? dlab_ceil_div(w->dim, KV_BLOCK) : 1;
     switch (p->scales) {
     case DLAB_SCALES_NONE:
         if (p->dtype == DLAB_F16)
@@ -144,7 +143,7 @@ static void put_group(const writer *w, const float *x, int64_t off, int64_t inde
         seal_channels(w, x, dst, words + 4 * (index / p->group) * w->dim);
         break;
     default:
-        put_token(w, x, dst, words + 4 * index * blocks);
+        put_token(w, x, dst, words + 4 * index * dlab_kv_vector_scales(p, w->dim));
         break;
     }
 }

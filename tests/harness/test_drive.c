@@ -92,7 +92,7 @@ static void script_cancel(dlab_target *t)
 static void script_memory(const dlab_target *t, dlab_mem_stats *mem, dlab_kv_stats *kv)
 {
     *mem = (dlab_mem_stats){0};
-    *kv = (dlab_kv_stats){0};
+    if (kv) *kv = (dlab_kv_stats){0};
     mem->pool[DLAB_POOL_KV].used_bytes = 100 + ((const script *)t)->at;
 }
 

@@ -3,6 +3,7 @@
  * frameworks do) or skipped, by batch.padding. */
 #include <stdlib.h>
 
+#include "base/int.h"
 #include "engine/batch/batcher.h"
 
 extern const dlab_batcher_ops dlab_batcher_static;
@@ -75,8 +76,6 @@ static bool group_ended(const fixed *b, const dlab_batch_state *st)
     return true;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* An ended member that still holds its place, or −1. */
 static int ended_holder(const fixed *b, const dlab_batch_state *st)
 {
@@ -103,14 +102,12 @@ static dlab_status resume(fixed *b, dlab_batch_state *st, dlab_error *err)
     for (int i = 0; i < b->n && !st->full; i++) {
         const dlab_seq *s = seq_of(st, &b->group[i]);
         if (s->held || s->leader >= 0 || s->finish != DLAB_FINISH_NONE) continue;
-        for (int ended = -1; !has_room(b, st, s) && (ended = ended_holder(b, st)) >= 0;) st->release(st->ctx, ended);
-        if (!has_room(b, st, s)) return DLAB_OK; /* nor would a younger one be let past it */
-        dlab_status status = st->open(st->ctx, b->group[i].seq, 1, err);
-        for (int ended = -1; status == DLAB_EFULL && (ended = ended_holder(b, st)) >= 0;) {
+        dlab_status status;
+        while ((status = has_room(b, st, s) ? st->open(st->ctx, b->group[i].seq, 1, err) : DLAB_EFULL) == DLAB_EFULL) {
+            const int ended = ended_holder(b, st);
+            if (ended < 0) return DLAB_OK; /* nor would a younger one be let past it */
             st->release(st->ctx, ended);
-            status = st->open(st->ctx, b->group[i].seq, 1, err);
         }
-        if (status == DLAB_EFULL) return DLAB_OK;
         DLAB_TRY(status);
     }
     return DLAB_OK;
@@ -127,8 +124,8 @@ static int prefill(fixed *b, const dlab_batch_state *st, dlab_slice *out)
         const dlab_seq *s = seq_of(st, m);
         const bool behind = st->retains && dlab_seq_due(st, s) > 1;
         if (!runs(s) || (s->n_new > 0 && !behind)) continue;
-        int64_t take = least(least(st->chunk, budget), m->pads_left + dlab_seq_due(st, s));
-        m->pads_now = (int32_t)least(take, m->pads_left);
+        int64_t take = dlab_min_i64(dlab_min_i64(st->chunk, budget), m->pads_left + dlab_seq_due(st, s));
+        m->pads_now = (int32_t)dlab_min_i64(take, m->pads_left);
         out[n++] = (dlab_slice){
             .seq = m->seq,
             .first = st->retains ? s->n_stored : 0,

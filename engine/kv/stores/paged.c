@@ -6,12 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/int.h"
 #include "engine/kv/paged.h"
 
 extern const dlab_kv_store_ops dlab_kv_store_paged;
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static int64_t plane_block_bytes(const dlab_kv_config *cfg, const dlab_kv_layout *l)
 {
@@ -24,7 +22,7 @@ static int64_t block_bytes(const dlab_kv_config *cfg)
     return cfg->n_layers * (plane_block_bytes(cfg, &cfg->k) + plane_block_bytes(cfg, &cfg->v));
 }
 
-static int64_t max_segs(const dlab_kv_config *cfg) { return ceil_div(cfg->max_tokens, cfg->block_tokens); }
+static int64_t max_segs(const dlab_kv_config *cfg) { return dlab_ceil_div(cfg->max_tokens, cfg->block_tokens); }
 
 /* Without block 0. */
 static int64_t count_blocks(const dlab_kv_config *cfg)
@@ -169,7 +167,7 @@ static void give_back(dlab_kv_paged *s, int seq, int64_t n)
 /* Tokens below this one are in their regions for good; a step may write the others there, those that wait in a tail too. */
 static int64_t first_open_token(const dlab_kv_paged *s, int seq)
 {
-    return dlab_kv_tails_sealed(&s->cfg, &s->tails, seq, s->seqs[seq].live);
+    return dlab_kv_tails_sealed(&s->tails, seq, s->seqs[seq].live);
 }
 
 static dlab_status copy_block(dlab_kv_paged *s, int64_t to, int64_t from, dlab_error *err)
@@ -234,7 +232,7 @@ static dlab_status extend(dlab_kv_store *base, int seq, int64_t len, int64_t spa
                          (long long)s->cfg.max_tokens);
     }
     int64_t *table = table_of(s, seq);
-    int64_t want = ceil_div(len, s->cfg.block_tokens), have = least(q->n_blocks, want);
+    int64_t want = dlab_ceil_div(len, s->cfg.block_tokens), have = dlab_min_i64(q->n_blocks, want);
     int64_t first = first_open_token(s, seq) / s->cfg.block_tokens, copies = 0;
     for (int64_t i = first; i < have; i++) copies += s->pool.blocks[table[i]].refs > 1;
     if (want - have + copies > s->pool.n_free + s->pool.n_cached) return full(s, seq, len, want - have, copies, err);
@@ -269,7 +267,7 @@ static dlab_status open_seq(dlab_kv_store *base, int seq, const int32_t *ids, in
     dlab_kv_paged *s = self(base);
     assert(!s->seqs[seq].open);
     s->seqs[seq] = (dlab_paged_seq){.marked = -1, .open = true};
-    if (s->cfg.prefix_cache) take_prefix(s, seq, ids, least(n, s->cfg.max_tokens));
+    if (s->cfg.prefix_cache) take_prefix(s, seq, ids, dlab_min_i64(n, s->cfg.max_tokens));
     *n_cached = s->seqs[seq].live;
     dlab_kv_tails_open(&s->cfg, &s->tails, seq, *n_cached);
     return DLAB_OK;
@@ -285,13 +283,13 @@ static dlab_status fork_seq(dlab_kv_store *base, int parent, int child, int64_t 
     dlab_kv_tails_cut(&s->cfg, &s->tails, child, len);
     dlab_paged_seq *q = &s->seqs[child];
     *q = (dlab_paged_seq){.live = len, .marked = -1, .open = true};
-    q->n_blocks = ceil_div(len, s->cfg.block_tokens);
+    q->n_blocks = dlab_ceil_div(len, s->cfg.block_tokens);
     for (int64_t i = 0; i < q->n_blocks; i++) {
         table_of(s, child)[i] = table_of(s, parent)[i];
         dlab_block_pool_hold(&s->pool, table_of(s, child)[i]);
     }
     if (s->cfg.prefix_cache) {
-        q->n_linked = least(p->n_linked, first_open_token(s, child) / s->cfg.block_tokens);
+        q->n_linked = dlab_min_i64(p->n_linked, first_open_token(s, child) / s->cfg.block_tokens);
         if (q->n_linked > 0) {
             memcpy(links_of(s, child), links_of(s, parent), (size_t)q->n_linked * sizeof *s->links);
         }
@@ -355,11 +353,11 @@ static dlab_status rewind_to_mark(dlab_kv_store *base, int seq, dlab_error *err)
     dlab_paged_seq *q = &s->seqs[seq];
     if (q->marked < 0) return DLAB_FAIL(err, DLAB_EINTERNAL, "paged store: sequence %d has no mark to rewind to", seq);
     DLAB_TRY(dlab_kv_tails_rewind(&s->cfg, &s->tails, s->cfg.n_layers, seq, err));
-    give_back(s, seq, ceil_div(q->marked, s->cfg.block_tokens));
+    give_back(s, seq, dlab_ceil_div(q->marked, s->cfg.block_tokens));
     q->live = q->marked;
     q->retired = false;
     /* Blocks from here on will be written again, and looked up again then. */
-    q->n_linked = least(q->n_linked, first_open_token(s, seq) / s->cfg.block_tokens);
+    q->n_linked = dlab_min_i64(q->n_linked, first_open_token(s, seq) / s->cfg.block_tokens);
     return DLAB_OK;
 }
 
@@ -384,8 +382,8 @@ static int32_t segments(const dlab_kv_store *base, int seq, int64_t len, dlab_de
 {
     const dlab_kv_paged *s = inside(base);
     const int64_t *table = table_of(s, seq), k_block = s->k_block, v_block = s->v_block;
-    int32_t tokens = (int32_t)s->cfg.block_tokens, n = (int32_t)ceil_div(len, tokens);
-    int32_t held = (int32_t)least(n, s->seqs[seq].n_blocks);
+    int32_t tokens = (int32_t)s->cfg.block_tokens, n = (int32_t)dlab_ceil_div(len, tokens);
+    int32_t held = (int32_t)dlab_min_i64(n, s->seqs[seq].n_blocks);
     for (int32_t i = 0; i < held; i++) {
         out[i] = (dlab_desc_seg){table[i] * k_block, table[i] * v_block, i * tokens, tokens};
     }
@@ -402,16 +400,8 @@ static void tails(const dlab_kv_store *base, int seq, int64_t len, dlab_desc_seq
 static dlab_kv_plane plane(const dlab_kv_paged *s, const dlab_kv_layout *l, dlab_buf buf, int64_t block, int layer)
 {
     int64_t bytes_a_layer = (1 + s->pool.n) * block;
-    return (dlab_kv_plane){
-        .base = {buf, (size_t)(layer * bytes_a_layer)},
-        .bytes = (size_t)bytes_a_layer,
-        .dtype = l->format->dtype,
-        .scales = l->scales,
-        .group = l->group,
-        .head_stride = dlab_kv_region_bytes(l, s->cfg.head_dim, s->cfg.block_tokens),
-        .token_stride = dlab_kv_token_stride(l, s->cfg.head_dim),
-        .meta_off = dlab_kv_meta_off(l, s->cfg.head_dim, s->cfg.block_tokens),
-    };
+    return dlab_kv_layout_plane(l, s->cfg.head_dim, s->cfg.block_tokens,
+                                (dlab_at){buf, (size_t)(layer * bytes_a_layer)}, bytes_a_layer);
 }
 
 static void view(const dlab_kv_store *base, int layer, dlab_kv_view *out)
@@ -437,9 +427,9 @@ static int64_t tokens_in_blocks(const dlab_kv_paged *s, const int64_t *sealed)
         const dlab_paged_seq *q = &s->seqs[seq];
         const int64_t *table = table_of(s, seq);
         int64_t left = q->retired ? 0 : q->live;
-        if (sealed) left = least(left, sealed[seq]);
+        if (sealed) left = dlab_min_i64(left, sealed[seq]);
         for (int64_t i = 0; left > 0; i++, left -= tokens) {
-            int64_t here = least(left, tokens), *filled = &s->filled[table[i]];
+            int64_t here = dlab_min_i64(left, tokens), *filled = &s->filled[table[i]];
             if (here > *filled) {
                 used += here - *filled;
                 *filled = here;
@@ -501,7 +491,7 @@ static int64_t room(const dlab_kv_store *base)
 static int64_t capacity(const dlab_kv_store *base)
 {
     const dlab_kv_paged *s = inside(base);
-    return least(s->pool.n * s->cfg.block_tokens, s->cfg.max_tokens);
+    return dlab_min_i64(s->pool.n * s->cfg.block_tokens, s->cfg.max_tokens);
 }
 
 const dlab_kv_store_ops dlab_kv_store_paged = {
