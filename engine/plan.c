@@ -5,6 +5,7 @@
 #include "base/cores.h"
 #include "base/int.h"
 #include "engine/model/model.h"
+#include "engine/weights.h"
 
 #define DEFAULT_CHUNK  512
 #define DEFAULT_BUDGET 2048
@@ -191,7 +192,6 @@ dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const 
                          "(kv.block_size) or fewer spans (attention.block)",
                          out->bytes[DLAB_BUFFER_DESC], UINT32_MAX);
     }
-    dlab_model_mapping(m, &out->weight_bytes);
     return DLAB_OK;
 }
 
@@ -213,10 +213,10 @@ dlab_status dlab_engine_estimate(const dlab_plan *plan, const dlab_model *m, con
     for (int i = 0; i < DLAB_BUFFER_N; i++) bytes[dlab_buffer_pool((dlab_buffer)i)] += r.bytes[i];
     dlab_device_opts opts = {.threads = (int)r.plan.threads, .isa = r.plan.isa};
     for (size_t i = 0; dlab_devices[i]; i++) {
-        if (strcmp(dlab_devices[i]->name, r.plan.device) == 0)
-            bytes[DLAB_POOL_SCRATCH] += dlab_devices[i]->own_bytes(&opts);
+        if (strcmp(dlab_devices[i]->name, r.plan.device) != 0) continue;
+        bytes[DLAB_POOL_SCRATCH] += dlab_devices[i]->own_bytes(&opts);
+        bytes[DLAB_POOL_WEIGHTS] = dlab_weights_bytes(dlab_devices[i], &opts, m, r.int8);
     }
     bytes[DLAB_POOL_KV] = (size_t)r.store->bytes(&r.kv);
-    bytes[DLAB_POOL_WEIGHTS] = r.weight_bytes;
     return DLAB_OK;
 }

@@ -54,7 +54,6 @@ typedef struct {
     bool int8;            /* quantized weights meet quantized activations */
     bool rotate;          /* queries and keys are rotated */
     size_t bytes[DLAB_BUFFER_N];
-    size_t weight_bytes;
 } dlab_resolved;
 
 dlab_pool dlab_buffer_pool(dlab_buffer b);

@@ -27,7 +27,7 @@ WORDS(compute_words, "auto", "f32", "int8")
 WORDS(scales_words, "token", "tensor", "block", "channel")
 WORDS(rotation_words, "none", "hadamard")
 WORDS(padding_words, "compute", "skip")
-WORDS(isa_words, "auto", "plain", "avx2", "avx512")
+WORDS(isa_words, "auto", "plain", "avx2", "avxvnni", "avx512", "vnni")
 
 #define AT(field) offsetof(dlab_plan, field)
 static const dlab_param PARAMS[] = {

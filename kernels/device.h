@@ -28,8 +28,12 @@ typedef struct {
      * the pool. Undone by `free`. */
     dlab_status (*import)(dlab_device *dev, dlab_pool pool, const void *host, size_t bytes, dlab_buf *out,
                           dlab_error *err);
-    /* Brings a weight into the layout the device's products want; the same matrix back where it is used as stored. */
+    /* Brings a weight whose products get quantized activations into the layout that the device likes best. out->layout 0:
+     * it is used as stored, and *out is *in. Else out->at is memory of its own from the weights' pool, to be given back
+     * with `free`; `in` is not needed any more after the next sync. `embed` takes a packed table too. */
     dlab_status (*pack)(dlab_device *dev, const dlab_matrix *in, dlab_matrix *out, dlab_error *err);
+    /* Bytes that pack would take; 0: the matrix is used as stored. */
+    size_t (*packed_bytes)(const dlab_device_opts *opts, const dlab_matrix *in);
     dlab_status (*upload)(dlab_device *dev, dlab_at dst, const void *src, size_t bytes, dlab_error *err);
     dlab_status (*download)(dlab_device *dev, void *dst, dlab_at src, size_t bytes, dlab_error *err);
     dlab_status (*copy)(dlab_device *dev, dlab_at dst, dlab_at src, size_t bytes, dlab_error *err);
@@ -52,7 +56,8 @@ extern const dlab_device_ops *const dlab_devices[];
 dlab_status dlab_device_open(const char *name, const dlab_device_opts *opts, dlab_device **out, dlab_error *err);
 void dlab_device_close(dlab_device *dev); /* NULL is fine */
 
-/* Instruction sets that the CPU kernels are compiled for, from least to most: plain, avx2, avx512. NULL-terminated. */
+/* Instruction sets that the CPU kernels are compiled for, from least to most: plain, avx2, avxvnni, avx512, vnni (AVX-512 with
+ * VNNI). NULL-terminated. */
 extern const char *const dlab_isa_list[];
 bool dlab_isa_supported(const char *isa); /* by this CPU */
 const char *dlab_isa_best(void);

@@ -67,7 +67,10 @@ static size_t floats(int64_t a, int64_t b) { return (size_t)a * (size_t)b * F32_
 
 static size_t row_bytes(const dlab_matrix *m) { return dlab_dtype_bytes(m->dtype, m->k); }
 
-static size_t matrix_bytes(const dlab_matrix *m) { return (size_t)m->n * row_bytes(m); }
+static size_t matrix_bytes(const dlab_matrix *m)
+{
+    return m->layout ? m->packed_bytes : (size_t)m->n * row_bytes(m);
+}
 
 static size_t qact_bytes(int64_t rows, int64_t k)
 {

@@ -85,11 +85,14 @@ static inline const dlab_desc_logit *dlab_desc_logits(const dlab_desc_head *d)
 
 /* ---- weights and the cache, as ops see them ---------------------------------------------------------------------- */
 
-/* A matrix [N, K] as stored in the model file: N rows of K elements in blocks of dtype. */
+/* A matrix [N, K]: N rows of K elements in blocks of dtype, as stored in the model file; or, with a layout other than 0, the
+ * same blocks in the order that a device's products like best (dlab_device_ops.pack), of which only that device knows. */
 typedef struct {
     dlab_at at;
     dlab_dtype dtype;
     int32_t n, k;
+    int32_t layout;
+    size_t packed_bytes; /* layout other than 0: the whole matrix */
 } dlab_matrix;
 
 /* Which values share a scale and a zero point. */

@@ -175,7 +175,7 @@ const dlab_spec_reserved *dlab_spec_reserved_words(size_t *n)
         {"weights.dtype", NULL, {"f32", "f16", "bf16", "int8", "fp8", "int4"}},
         {"compute", NULL, {"f16", "bf16"}},
         {"batch.mode", NULL, {"continuous"}},
-        {"isa", NULL, {"vnni", "bf16"}},
+        {"isa", NULL, {"bf16"}},
         {"workload.kind", NULL, {"poisson", "trace"}},
         {"attention.pattern", NULL, {"sink_window", "topk_pages"}},
         {"attention.key_rank", "", {NULL}},

@@ -23,6 +23,9 @@ typedef struct {
 extern const dlab_cpu_kernel *const *const dlab_cpu_tables[];
 extern const dlab_device_ops dlab_device_cpu;
 
+/* f32 lanes of a vector: outputs of a tile of packed weights. */
+int32_t dlab_isa_lanes(const char *isa);
+
 /* const dlab_cpu_kernel DLAB_CPU_KERNEL(matmul) = {…}; */
 #define DLAB_CPU_KERNEL_NAME(op, isa) dlab_cpu_##op##_##isa
 #define DLAB_CPU_KERNEL_FOR(op, isa)  DLAB_CPU_KERNEL_NAME(op, isa)

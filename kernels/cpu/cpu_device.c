@@ -11,6 +11,7 @@
 #include "base/param.h"
 #include "base/team.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/cpu_pack.h"
 
 #define MAX_COMMANDS    1024
 #define STAGING_BYTES   ((size_t)1 << 20)
@@ -31,6 +32,7 @@ typedef struct {
     union {
         dlab_op_args op;
         copy_args copy;
+        dlab_pack_args pack;
     } args;
 } command;
 
@@ -93,7 +95,7 @@ static void walk(void *ctx, int thread, int n_threads)
         command *c = &d->commands[i];
         for (int phase = 0; phase < c->kernel->n_phases; phase++) {
             if (c->kernel->tasks(&c->args, phase) == 0) continue; /* the same for all threads: nobody waits alone */
-            if (thread == 0 && c->kernel != &copy_kernel) d->n_launches++;
+            if (thread == 0 && c->kernel != &copy_kernel && c->kernel != &dlab_cpu_pack_kernel) d->n_launches++;
             run_phase(c, phase, n_threads, d->scratch + (size_t)thread * d->scratch_bytes);
             dlab_team_barrier(d->team);
         }
@@ -222,10 +224,24 @@ static dlab_status cpu_import(dlab_device *dev, dlab_pool pool, const void *host
 
 static dlab_status cpu_pack(dlab_device *dev, const dlab_matrix *in, dlab_matrix *out, dlab_error *err)
 {
-    (void)dev;
-    (void)err;
+    cpu_device *d = self(dev);
+    const int32_t lanes = dlab_isa_lanes(d->isa);
+    const size_t bytes = dlab_pack_bytes(in, lanes);
     *out = *in;
+    if (bytes == 0) return DLAB_OK;
+    dlab_buf buf;
+    DLAB_TRY(cpu_alloc(dev, DLAB_POOL_WEIGHTS, bytes, &buf, err));
+    out->at = (dlab_at){buf, 0};
+    out->layout = lanes;
+    out->packed_bytes = bytes;
+    new_command(d, &dlab_cpu_pack_kernel)->args.pack = (dlab_pack_args){*in, *out};
     return DLAB_OK;
+}
+
+static size_t cpu_packed_bytes(const dlab_device_opts *opts, const dlab_matrix *in)
+{
+    const char *isa = strcmp(opts->isa, "auto") == 0 ? dlab_isa_best() : opts->isa;
+    return dlab_pack_bytes(in, dlab_isa_lanes(isa));
 }
 
 static dlab_status check_range(dlab_at at, size_t bytes, const char *what, dlab_error *err)
@@ -302,6 +318,7 @@ const dlab_device_ops dlab_device_cpu = {
     .free = cpu_free,
     .import = cpu_import,
     .pack = cpu_pack,
+    .packed_bytes = cpu_packed_bytes,
     .upload = cpu_upload,
     .download = cpu_download,
     .copy = cpu_copy,

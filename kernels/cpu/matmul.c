@@ -1,6 +1,6 @@
 /* x · wᵀ. A task is 16 outputs by up to 64 rows; its weights are unpacked once, then met by all its rows. Two ways:
  * f32 products (dot.h), and exact int8 products of blocks (matmul_int8.h). */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/cpu_pack.h"
 #include "kernels/cpu/matmul_int8.h"
 
 #define TILE_OUTPUTS 16
@@ -70,11 +70,35 @@ static void f32_rows(const dlab_matmul_args *a, const f32_tile *tile, int64_t fi
 
 /* ---- int8 ---- */
 
+static const uint8_t *packed_tile(const dlab_matmul_args *a, int64_t first)
+{
+    return (const uint8_t *)dlab_host_ptr(a->w.at) +
+           (size_t)(first / VF) * dlab_pack_tile_bytes(a->w.dtype, a->w.k, VF);
+}
+
 static void q_tiles_fill(const dlab_matmul_args *a, int64_t first, uint8_t *scratch)
 {
     for (int64_t c = 0; c < TILE_OUTPUTS && first + c < a->w.n; c += VF) {
-        q_tile_fill(&a->w, dlab_host_ptr(a->w.at), first + c, q_tile_at(scratch, a->w.k));
+        const q_tile tile = q_tile_at(scratch, a->w.k);
+        if (a->w.layout)
+            q_tile_widen(&a->w, packed_tile(a, first + c), tile);
+        else
+            q_tile_fill(&a->w, dlab_host_ptr(a->w.at), first + c, tile);
         scratch += q_tile_bytes(a->w.k);
+    }
+}
+
+static void q_stream(const dlab_matmul_args *a, int64_t first, int64_t begin, int64_t end)
+{
+    const int64_t n_blocks = a->w.k / DLAB_QACT_BLOCK;
+    const dlab_qact_block *x = (const dlab_qact_block *)dlab_host_ptr(a->x) + begin * n_blocks;
+    float out[Q_STREAM_ROWS * VF];
+    for (int64_t c = first; c < first + TILE_OUTPUTS && c < a->w.n; c += VF) {
+        q_tile_stream(packed_tile(a, c), a->w.dtype, x, n_blocks, (int)(end - begin), out);
+        for (int64_t r = begin; r < end; r++) {
+            float *y = (float *)dlab_host_ptr(a->y) + r * a->w.n + c;
+            put(y, out + (int64_t)VF * (r - begin), dlab_min_i64(VF, a->w.n - c), a->accumulate);
+        }
     }
 }
 
@@ -107,6 +131,10 @@ static void matmul_run(const void *args, int phase, int64_t begin, int64_t end, 
     for (int64_t t = begin; t < end; t++) {
         const int64_t first = t / chunks * TILE_OUTPUTS, row = t % chunks * TILE_ROWS;
         const int64_t last = dlab_min_i64(row + TILE_ROWS, a->n_rows);
+        if (a->quantized && a->w.layout && last - row <= Q_STREAM_ROWS) {
+            q_stream(a, first, row, last);
+            continue;
+        }
         if (a->quantized) {
             if (filled != first) q_tiles_fill(a, first, scratch);
             q_rows(a, scratch, first, row, last);

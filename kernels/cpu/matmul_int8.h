@@ -9,7 +9,12 @@
 #include "kernels/cpu/dot.h"
 #include "kernels/op.h"
 
-#define Q_ROWS 4 /* rows that share the loads of a tile */
+#if VF >= 16
+#define Q_ROWS 8 /* rows that share the loads of a tile */
+#else
+#define Q_ROWS 4
+#endif
+#define Q_STREAM_ROWS 4 /* so few rows read packed weights as they are; for more a tile is unpacked first */
 
 /* VF outputs, all blocks: parts of a thread's scratch. */
 typedef struct {
@@ -36,6 +41,98 @@ DLAB_INLINE q_tile q_tile_at(uint8_t *scratch, int64_t k)
     return t;
 }
 
+/* ---- exact products of one block of VF outputs with rows x[r][0 … 31] ---- */
+
+DLAB_INLINE void nibble_dots(const uint8_t *tile, const int8_t *const *x, const int rows, vi *out)
+{
+    va sum[Q_ROWS];
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) sum[r] = va_zero();
+    DLAB_UNROLL
+    for (int s = 0; s < 8; s++) {
+        const vi w = vi_load(tile + 4 * VF * s);
+        DLAB_UNROLL
+        for (int r = 0; r < rows; r++) sum[r] = va_dot(sum[r], w, x[r] + 4 * s);
+    }
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = va_sum(sum[r]);
+}
+
+DLAB_INLINE void packed_nibble_dots(const uint8_t *p, const int8_t *const *x, const int rows, vi *out)
+{
+    va sum[Q_ROWS];
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) sum[r] = va_zero();
+    DLAB_UNROLL
+    for (int s = 0; s < 4; s++) {
+        const vi w = vi_load(p + 4 * VF * s), low = vi_low_nibbles(w), high = vi_high_nibbles(w);
+        DLAB_UNROLL
+        for (int r = 0; r < rows; r++) {
+            sum[r] = va_dot(sum[r], low, x[r] + 4 * s);
+            sum[r] = va_dot(sum[r], high, x[r] + 16 + 4 * s);
+        }
+    }
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = va_sum(sum[r]);
+}
+
+/* Bytes w + 128. Where a product of full bytes does not fit, they are split: low and high halves apart. */
+#ifdef DLAB_VNNI
+DLAB_INLINE void vi_store_bytes(uint8_t *low, uint8_t *high, vi v)
+{
+    (void)high;
+    vi_store(low, v);
+}
+DLAB_INLINE void byte_dots(const uint8_t *low, const uint8_t *high, const int8_t *const *x, const int rows, vi *out)
+{
+    (void)high;
+    nibble_dots(low, x, rows, out);
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = vi_add_all(out[r], -128 * sum32_i8(x[r]));
+}
+DLAB_INLINE void packed_byte_dots(const uint8_t *p, const int8_t *const *x, const int rows, vi *out)
+{
+    va sum[Q_ROWS];
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) sum[r] = va_zero();
+    DLAB_UNROLL
+    for (int s = 0; s < 8; s++) {
+        const vi w = vi_flip_sign_bits(vi_load(p + 4 * VF * s));
+        DLAB_UNROLL
+        for (int r = 0; r < rows; r++) sum[r] = va_dot(sum[r], w, x[r] + 4 * s);
+    }
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = vi_add_all(va_sum(sum[r]), -128 * sum32_i8(x[r]));
+}
+#else
+DLAB_INLINE void vi_store_bytes(uint8_t *low, uint8_t *high, vi v) { vi_store_nibbles(low, high, v); }
+DLAB_INLINE void byte_dots(const uint8_t *low, const uint8_t *high, const int8_t *const *x, const int rows, vi *out)
+{
+    vi upper[Q_ROWS];
+    nibble_dots(low, x, rows, out);
+    nibble_dots(high, x, rows, upper);
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = vi_join_nibbles(upper[r], out[r], -128 * sum32_i8(x[r]));
+}
+DLAB_INLINE void packed_byte_dots(const uint8_t *p, const int8_t *const *x, const int rows, vi *out)
+{
+    va lower[Q_ROWS], upper[Q_ROWS];
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) lower[r] = upper[r] = va_zero();
+    DLAB_UNROLL
+    for (int s = 0; s < 8; s++) {
+        const vi w = vi_flip_sign_bits(vi_load(p + 4 * VF * s)), low = vi_low_nibbles(w), high = vi_high_nibbles(w);
+        DLAB_UNROLL
+        for (int r = 0; r < rows; r++) {
+            lower[r] = va_dot(lower[r], low, x[r] + 4 * s);
+            upper[r] = va_dot(upper[r], high, x[r] + 4 * s);
+        }
+    }
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) out[r] = vi_join_nibbles(va_sum(upper[r]), va_sum(lower[r]), -128 * sum32_i8(x[r]));
+}
+#endif
+
 /* Block b of VF rows that begin `stride` bytes apart; type is a constant where this is inlined. */
 DLAB_INLINE void q_fill_block(const uint8_t *row, size_t stride, size_t b, const dlab_dtype type, const q_tile *t)
 {
@@ -53,13 +150,47 @@ DLAB_INLINE void q_fill_block(const uint8_t *row, size_t stride, size_t b, const
             transpose16(p + 2 + 16 * half, stride, v);
             for (size_t i = 0; i < 4; i++) {
                 const size_t at = (4 * half + i) * step;
-                vi_store_nibbles(low + at, high + at, vi_flip_sign_bits(v[i]));
+                vi_store_bytes(low + at, high + at, vi_flip_sign_bits(v[i]));
             }
         }
         return;
     }
     transpose16(p + (type == DLAB_Q4_0 ? 2 : 4), stride, v);
     for (size_t i = 0; i < 4; i++) vi_store_nibbles(low + i * step, low + (4 + i) * step, v[i]);
+}
+
+/* The same from packed weights: what is left is to widen. */
+DLAB_INLINE void q_widen_block(const uint8_t *p, size_t b, const dlab_dtype type, const q_tile *t)
+{
+    const size_t step = 4 * VF;
+    uint8_t *low = t->low + b * NIBBLE_TILE_BYTES, *high = t->high + b * NIBBLE_TILE_BYTES;
+    const vf d = vf_load_f16((const uint16_t *)(const void *)p);
+    vf_store(t->d + b * VF, d);
+    if (type == DLAB_Q4_0) vf_store(t->m + b * VF, vf_mul(d, vf_set1(-8)));
+    if (type == DLAB_Q4_1) vf_store(t->m + b * VF, vf_load_f16((const uint16_t *)(const void *)(p + 2 * VF)));
+    p += type == DLAB_Q4_1 ? 4 * VF : 2 * VF;
+    if (type == DLAB_Q8_0) {
+        for (size_t i = 0; i < 8; i++)
+            vi_store_bytes(low + i * step, high + i * step, vi_flip_sign_bits(vi_load(p + i * step)));
+        return;
+    }
+    for (size_t i = 0; i < 4; i++) vi_store_nibbles(low + i * step, low + (4 + i) * step, vi_load(p + i * step));
+}
+
+static inline void q_tile_widen(const dlab_matrix *w, const uint8_t *p, const q_tile t)
+{
+    const size_t n_blocks = (size_t)(w->k / 32), bytes = VF * (size_t)dlab_dtype_block_bytes(w->dtype);
+    switch (w->dtype) {
+    case DLAB_Q8_0:
+        for (size_t b = 0; b < n_blocks; b++) q_widen_block(p + b * bytes, b, DLAB_Q8_0, &t);
+        break;
+    case DLAB_Q4_0:
+        for (size_t b = 0; b < n_blocks; b++) q_widen_block(p + b * bytes, b, DLAB_Q4_0, &t);
+        break;
+    default:
+        for (size_t b = 0; b < n_blocks; b++) q_widen_block(p + b * bytes, b, DLAB_Q4_1, &t);
+        break;
+    }
 }
 
 /* Outputs first … first + VF − 1 of w; those past the last are 0. */
@@ -86,6 +217,13 @@ static inline void q_tile_fill(const dlab_matrix *w, const uint8_t *base, int64_
     }
 }
 
+/* float(products) and what belongs to them, added to a row's sums. */
+DLAB_INLINE vf q_add(vf sum, vi dots, vf d, vf m, const dlab_qact_block *x, const dlab_dtype type)
+{
+    sum = vf_fma(vi_to_f32(dots), vf_mul(d, vf_set1(x->scale)), sum);
+    return type == DLAB_Q8_0 ? sum : vf_fma(m, vf_set1(x->scale_sum), sum);
+}
+
 /* out[r · VF + o], rows x of n_blocks blocks each; rows and type are constants where this is inlined. */
 DLAB_INLINE void q_dot_block(const q_tile *t, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
                              const int rows, float *out)
@@ -95,40 +233,102 @@ DLAB_INLINE void q_dot_block(const q_tile *t, const dlab_dtype type, const dlab_
     for (int r = 0; r < rows; r++) sum[r] = vf_set1(0);
     for (int64_t b = 0; b < n_blocks; b++) {
         const int8_t *q[Q_ROWS];
-        vi dots[Q_ROWS], high[Q_ROWS];
+        vi dots[Q_ROWS];
         DLAB_UNROLL
         for (int r = 0; r < rows; r++) q[r] = x[r * n_blocks + b].q;
-        nibble_dots(t->low + b * NIBBLE_TILE_BYTES, q, rows, dots);
-        if (type == DLAB_Q8_0) nibble_dots(t->high + b * NIBBLE_TILE_BYTES, q, rows, high);
-        const vf d = vf_load(t->d + b * VF);
+        if (type == DLAB_Q8_0)
+            byte_dots(t->low + b * NIBBLE_TILE_BYTES, t->high + b * NIBBLE_TILE_BYTES, q, rows, dots);
+        else
+            nibble_dots(t->low + b * NIBBLE_TILE_BYTES, q, rows, dots);
+        const vf d = vf_load(t->d + b * VF), m = type == DLAB_Q8_0 ? d : vf_load(t->m + b * VF);
         DLAB_UNROLL
         for (int r = 0; r < rows; r++) {
-            if (type == DLAB_Q8_0) dots[r] = vi_join_nibbles(high[r], dots[r], -128 * sum32_i8(q[r]));
-            const vf scale = vf_mul(d, vf_set1(x[r * n_blocks + b].scale));
-            sum[r] = vf_fma(vi_to_f32(dots[r]), scale, sum[r]);
-            if (type != DLAB_Q8_0)
-                sum[r] = vf_fma(vf_load(t->m + b * VF), vf_set1(x[r * n_blocks + b].scale_sum), sum[r]);
+            sum[r] = q_add(sum[r], dots[r], d, m, &x[r * n_blocks + b], type);
         }
     }
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) vf_store(out + r * VF, sum[r]);
 }
 
+/* The same straight from packed weights, which are read once and in order. */
+DLAB_INLINE void q_stream_block(const uint8_t *p, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
+                                const int rows, float *out)
+{
+    const int64_t bytes = (int64_t)VF * (type == DLAB_Q8_0 ? 34 : type == DLAB_Q4_0 ? 18 : 20);
+    vf sum[Q_STREAM_ROWS];
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) sum[r] = vf_set1(0);
+    for (int64_t b = 0; b < n_blocks; b++, p += bytes) {
+        const int8_t *q[Q_STREAM_ROWS];
+        vi dots[Q_STREAM_ROWS];
+        for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(p + 2048 + line);
+        DLAB_UNROLL
+        for (int r = 0; r < rows; r++) q[r] = x[r * n_blocks + b].q;
+        const vf d = vf_load_f16((const uint16_t *)(const void *)p);
+        vf m = d;
+        if (type == DLAB_Q4_0) m = vf_mul(d, vf_set1(-8));
+        if (type == DLAB_Q4_1) m = vf_load_f16((const uint16_t *)(const void *)(p + 2 * VF));
+        if (type == DLAB_Q8_0)
+            packed_byte_dots(p + 2 * VF, q, rows, dots);
+        else
+            packed_nibble_dots(p + (type == DLAB_Q4_1 ? 4 : 2) * VF, q, rows, dots);
+        DLAB_UNROLL
+        for (int r = 0; r < rows; r++) sum[r] = q_add(sum[r], dots[r], d, m, &x[r * n_blocks + b], type);
+    }
+    DLAB_UNROLL
+    for (int r = 0; r < rows; r++) vf_store(out + r * VF, sum[r]);
+}
+
+#define Q_ROW_CASE(fn, n)                                                                                              \
+    case n:                                                                                                            \
+        fn(t, type, x, n_blocks, n, out);                                                                              \
+        break;
+
 DLAB_INLINE void q_dot_rows(const q_tile *t, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
                             int rows, float *out)
 {
     switch (rows) {
-    case 4:
-        q_dot_block(t, type, x, n_blocks, 4, out);
-        break;
-    case 3:
-        q_dot_block(t, type, x, n_blocks, 3, out);
-        break;
-    case 2:
-        q_dot_block(t, type, x, n_blocks, 2, out);
-        break;
+#if Q_ROWS >= 8
+        Q_ROW_CASE(q_dot_block, 8)
+        Q_ROW_CASE(q_dot_block, 7)
+        Q_ROW_CASE(q_dot_block, 6)
+        Q_ROW_CASE(q_dot_block, 5)
+#endif
+        Q_ROW_CASE(q_dot_block, 4)
+        Q_ROW_CASE(q_dot_block, 3)
+        Q_ROW_CASE(q_dot_block, 2)
     default:
         q_dot_block(t, type, x, n_blocks, 1, out);
+        break;
+    }
+}
+
+DLAB_INLINE void q_stream_rows(const uint8_t *t, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
+                               int rows, float *out)
+{
+    switch (rows) {
+        Q_ROW_CASE(q_stream_block, 4)
+        Q_ROW_CASE(q_stream_block, 3)
+        Q_ROW_CASE(q_stream_block, 2)
+    default:
+        q_stream_block(t, type, x, n_blocks, 1, out);
+        break;
+    }
+}
+
+/* 1 ≤ rows ≤ Q_STREAM_ROWS; p: a tile of packed weights. */
+static inline void q_tile_stream(const uint8_t *p, dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
+                                 int rows, float *out)
+{
+    switch (type) {
+    case DLAB_Q8_0:
+        q_stream_rows(p, DLAB_Q8_0, x, n_blocks, rows, out);
+        break;
+    case DLAB_Q4_0:
+        q_stream_rows(p, DLAB_Q4_0, x, n_blocks, rows, out);
+        break;
+    default:
+        q_stream_rows(p, DLAB_Q4_1, x, n_blocks, rows, out);
         break;
     }
 }

@@ -22,20 +22,23 @@
  * step s is input 4s + j. All products of these with int8 activations add up exactly in 16 bits: 8·2·15·127 < 2¹⁵. */
 #define NIBBLE_TILE_BYTES (32 * VF)
 
-#if defined(DLAB_ISA_avx512)
-#include "kernels/cpu/simd_avx512.h"
-#elif defined(DLAB_ISA_avx2)
-#include "kernels/cpu/simd_avx2.h"
-#else
-#include "kernels/cpu/simd_plain.h"
-#endif
-
 DLAB_INLINE uint32_t load_u32(const void *p)
 {
     uint32_t v;
     memcpy(&v, p, sizeof v);
     return v;
 }
+
+#if defined(DLAB_ISA_vnni) || defined(DLAB_ISA_avxvnni)
+#define DLAB_VNNI
+#endif
+#if defined(DLAB_ISA_avx512) || defined(DLAB_ISA_vnni)
+#include "kernels/cpu/simd_avx512.h"
+#elif defined(DLAB_ISA_avx2) || defined(DLAB_ISA_avxvnni)
+#include "kernels/cpu/simd_avx2.h"
+#else
+#include "kernels/cpu/simd_plain.h"
+#endif
 
 DLAB_INLINE float vf_sum(vf v)
 {

@@ -179,24 +179,27 @@ DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
     _mm256_storeu_si256((__m256i *)hi, _mm256_and_si256(_mm256_srli_epi16(v, 4), mask));
 }
 
-/* out[r] = exact products of one nibble tile with x[r][0 … 31], one sum a lane. */
-DLAB_INLINE void nibble_dots(const uint8_t *tile, const int8_t *const *x, const int rows, vi *out)
+DLAB_INLINE vi vi_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+DLAB_INLINE void vi_store(void *p, vi v) { _mm256_storeu_si256((__m256i *)p, v); }
+DLAB_INLINE vi vi_low_nibbles(vi v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
+DLAB_INLINE vi vi_high_nibbles(vi v) { return vi_low_nibbles(_mm256_srli_epi16(v, 4)); }
+/* Sums of products of unsigned bytes w, four an output, with four int8 of one row. */
+typedef vi va;
+DLAB_INLINE va va_zero(void) { return _mm256_setzero_si256(); }
+#ifdef DLAB_VNNI
+DLAB_INLINE va va_dot(va sum, vi w, const int8_t *q)
 {
-    DLAB_UNROLL
-    for (int r = 0; r < rows; r++) out[r] = _mm256_setzero_si256();
-    DLAB_UNROLL
-    for (int s = 0; s < 8; s++) {
-        vi w = _mm256_loadu_si256((const __m256i *)(tile + 4 * VF * s));
-        DLAB_UNROLL
-        for (int r = 0; r < rows; r++) {
-            int32_t q;
-            memcpy(&q, x[r] + 4 * s, sizeof q);
-            out[r] = _mm256_add_epi16(out[r], _mm256_maddubs_epi16(w, _mm256_set1_epi32(q)));
-        }
-    }
-    DLAB_UNROLL
-    for (int r = 0; r < rows; r++) out[r] = _mm256_madd_epi16(out[r], _mm256_set1_epi16(1));
+    return _mm256_dpbusd_avx_epi32(sum, w, _mm256_set1_epi32((int32_t)load_u32(q)));
 }
+DLAB_INLINE vi va_sum(va sum) { return sum; }
+#else
+DLAB_INLINE va va_dot(va sum, vi w, const int8_t *q)
+{
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, _mm256_set1_epi32((int32_t)load_u32(q))));
+}
+DLAB_INLINE vi va_sum(va sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+#endif
+DLAB_INLINE vi vi_add_all(vi v, int32_t c) { return _mm256_add_epi32(v, _mm256_set1_epi32(c)); }
 DLAB_INLINE vf vi_to_f32(vi v) { return _mm256_cvtepi32_ps(v); }
 /* 16·hi + lo + c */
 DLAB_INLINE vi vi_join_nibbles(vi hi, vi lo, int32_t c)

@@ -152,26 +152,38 @@ DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
     memcpy(hi, &b, sizeof b);
 }
 
-/* out[r] = exact products of one nibble tile with x[r][0 … 31], one sum a lane. */
-DLAB_INLINE void nibble_dots(const uint8_t *tile, const int8_t *const *x, const int rows, vi *out)
+DLAB_INLINE vi vi_load(const void *p)
 {
-    typedef int8_t bytes __attribute__((vector_size(16)));
-    typedef int16_t words __attribute__((vector_size(32)));
-    words sum[4];
-    for (int r = 0; r < rows; r++) sum[r] = (words){0};
-    for (int s = 0; s < 8; s++) {
-        bytes b;
-        memcpy(&b, tile + 4 * VF * s, sizeof b);
-        const words w = __builtin_convertvector(b, words);
-        for (int r = 0; r < rows; r++) {
-            int32_t q;
-            memcpy(&q, x[r] + 4 * s, sizeof q);
-            sum[r] += w * __builtin_convertvector((bytes)(vi){q, q, q, q}, words);
-        }
-    }
-    for (int r = 0; r < rows; r++)
-        for (int o = 0; o < VF; o++)
-            out[r][o] = sum[r][4 * o] + sum[r][4 * o + 1] + sum[r][4 * o + 2] + sum[r][4 * o + 3];
+    vi v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+DLAB_INLINE void vi_store(void *p, vi v) { memcpy(p, &v, sizeof v); }
+DLAB_INLINE vi vi_low_nibbles(vi v) { return v & 0x0f0f0f0f; }
+DLAB_INLINE vi vi_high_nibbles(vi v) { return (v >> 4) & 0x0f0f0f0f; }
+/* Sums of products of unsigned bytes w ≤ 15, four an output, with four int8 of one row. */
+typedef int16_t words8 __attribute__((vector_size(16)));
+typedef struct {
+    words8 a, b; /* outputs 0 and 1, 2 and 3 */
+} va;
+DLAB_INLINE va va_zero(void) { return (va){{0}, {0}}; }
+DLAB_INLINE va va_dot(va sum, vi w, const int8_t *q)
+{
+    typedef uint8_t bytes8 __attribute__((vector_size(8)));
+    typedef int8_t signed8 __attribute__((vector_size(8)));
+    bytes8 low, high;
+    memcpy(&low, &w, sizeof low);
+    memcpy(&high, (const char *)&w + sizeof low, sizeof high);
+    const signed8 x = {q[0], q[1], q[2], q[3], q[0], q[1], q[2], q[3]};
+    const words8 v = __builtin_convertvector(x, words8);
+    sum.a += __builtin_convertvector(low, words8) * v;
+    sum.b += __builtin_convertvector(high, words8) * v;
+    return sum;
+}
+DLAB_INLINE vi va_sum(va s)
+{
+    return (vi){s.a[0] + s.a[1] + s.a[2] + s.a[3], s.a[4] + s.a[5] + s.a[6] + s.a[7], s.b[0] + s.b[1] + s.b[2] + s.b[3],
+                s.b[4] + s.b[5] + s.b[6] + s.b[7]};
 }
 DLAB_INLINE vf vi_to_f32(vi v) { return __builtin_convertvector(v, vf); }
 /* 16·hi + lo + c */

@@ -50,6 +50,12 @@ static dlab_status ref_pack(dlab_device *dev, const dlab_matrix *in, dlab_matrix
     return DLAB_OK;
 }
 
+static size_t ref_packed_bytes(const dlab_device_opts *opts, const dlab_matrix *in)
+{
+    (void)opts, (void)in;
+    return 0;
+}
+
 static dlab_status ref_upload(dlab_device *dev, dlab_at dst, const void *src, size_t bytes, dlab_error *err)
 {
     (void)dev;
@@ -107,6 +113,7 @@ const dlab_device_ops dlab_device_ref = {
     .free = ref_free,
     .import = ref_import,
     .pack = ref_pack,
+    .packed_bytes = ref_packed_bytes,
     .upload = ref_upload,
     .download = ref_download,
     .copy = ref_copy,

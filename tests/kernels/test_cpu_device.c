@@ -7,7 +7,7 @@
 /* y[i] += one · w[i], as a product of one input that accumulates. */
 static void submit_add(lab *l, dlab_at one, dlab_at w, dlab_at y, int n)
 {
-    dlab_matmul_args a = {one, y, {w, DLAB_F32, n, 1}, 1, false, true};
+    dlab_matmul_args a = {one, y, {.at = w, .dtype = DLAB_F32, .n = n, .k = 1}, 1, false, true};
     lab_submit(l, DLAB_OP_matmul, &a);
 }
 
@@ -150,7 +150,7 @@ START_TEST(ranges_outside_a_buffer_are_refused)
     ck_assert_int_eq(ops->download(l.dev, v, wrapped, 8, &err), DLAB_EINTERNAL);
     ck_assert_int_eq(ops->copy(l.dev, b, past, 12, &err), DLAB_EINTERNAL);
     ck_assert_int_eq(ops->copy(l.dev, past, b, 12, &err), DLAB_EINTERNAL);
-    dlab_matmul_args a = {b, b, {b, DLAB_F32, 5, 1}, 1, false, false};
+    dlab_matmul_args a = {b, b, {.at = b, .dtype = DLAB_F32, .n = 5, .k = 1}, 1, false, false};
     ck_assert_int_eq(ops->submit(l.dev, DLAB_OP_matmul, &a, &err), DLAB_EINTERNAL);
     ck_assert_ptr_nonnull(strstr(err.msg, "matmul"));
     lab_close(&l);

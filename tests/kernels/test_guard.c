@@ -104,7 +104,8 @@ static void embed_undeclared_row(lab *l)
     const dlab_at table = lab_put(l, NULL, 4096), other = lab_put(l, NULL, 4096);
     const int64_t apart = (char *)other.buf.ptr - (char *)table.buf.ptr;
     desc_row(d, 0)->token = (int32_t)(apart / 4);
-    dlab_embed_args a = {{table, DLAB_F32, 1024, 1}, lab_put(l, d, bytes), lab_put(l, NULL, 4), 1};
+    dlab_embed_args a = {
+        {.at = table, .dtype = DLAB_F32, .n = 1024, .k = 1}, lab_put(l, d, bytes), lab_put(l, NULL, 4), 1};
     const dlab_at out = a.out;
     float got;
     lab_submit(l, DLAB_OP_embed, &a);

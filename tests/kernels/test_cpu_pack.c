@@ -1,0 +1,178 @@
+/* Packed weights are the same weights: products and embedding rows equal those of the file's layout bit by bit, on every
+ * instruction set, with outputs that do not fill a tile, and for few and many rows. llama.cpp#12657, #16479, #19561: repacked
+ * weights that are wrong on one instruction set only; −128 among them. */
+#include <stdio.h>
+
+#include "test_cpu_lab.h"
+
+static const dlab_dtype types[] = {DLAB_Q4_0, DLAB_Q4_1, DLAB_Q8_0};
+static const int32_t shapes[][2] = {{1, 32}, {3, 64}, {16, 32}, {17, 96}, {40, 576}, {33, 1376}};
+static const int32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 33, 65};
+
+typedef struct {
+    lab l;
+    dlab_matrix stored, packed;
+} bench;
+
+static bench open_bench(const char *device, const char *isa, dlab_dtype t, const int32_t shape[2], uint64_t seed)
+{
+    dlab_rng r;
+    dlab_rng_seed(&r, seed);
+    bench b = {.l = lab_open(device, isa, 2)};
+    size_t bytes = 0;
+    uint8_t *w = random_weights(&r, t, shape[0], shape[1], &bytes);
+    b.stored = (dlab_matrix){.at = lab_put(&b.l, w, bytes), .dtype = t, .n = shape[0], .k = shape[1]};
+    free(w);
+    dlab_error err = {0};
+    const dlab_device_opts opts = {2, isa, b.l.mem};
+    ck_assert_msg(b.l.dev->ops->pack(b.l.dev, &b.stored, &b.packed, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_int_ne(b.packed.layout, 0);
+    ck_assert_uint_eq(b.packed.packed_bytes, b.l.dev->ops->packed_bytes(&opts, &b.stored));
+    return b;
+}
+
+static void close_bench(bench *b)
+{
+    b->l.dev->ops->free(b->l.dev, DLAB_POOL_WEIGHTS, b->packed.at.buf);
+    lab_close(&b->l);
+}
+
+static float *product(bench *b, const dlab_matrix *w, dlab_at x, int32_t n_rows, bool accumulate)
+{
+    const size_t n = (size_t)n_rows * (size_t)w->n;
+    float *y = malloc(n * sizeof *y);
+    for (size_t i = 0; i < n; i++) y[i] = (float)i;
+    dlab_matmul_args a = {.x = x,
+                          .y = lab_put(&b->l, y, n * sizeof *y),
+                          .w = *w,
+                          .n_rows = n_rows,
+                          .quantized = true,
+                          .accumulate = accumulate};
+    const dlab_at out = a.y;
+    lab_submit(&b->l, DLAB_OP_matmul, &a);
+    lab_get(&b->l, out, y, n * sizeof *y);
+    return y;
+}
+
+static void compare_products(bench *b, const char *what)
+{
+    dlab_rng r;
+    dlab_rng_seed(&r, 3);
+    const int kept = b->l.n_bufs;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const size_t n_blocks = (size_t)rows[i] * (size_t)b->stored.k / 32;
+        dlab_qact_block *q = random_qact(&r, n_blocks);
+        const dlab_at x = lab_put(&b->l, q, n_blocks * sizeof *q);
+        float *want = product(b, &b->stored, x, rows[i], i % 2), *got = product(b, &b->packed, x, rows[i], i % 2);
+        ck_assert_msg(memcmp(want, got, (size_t)rows[i] * (size_t)b->stored.n * sizeof *got) == 0, "%s, %d rows", what,
+                      rows[i]);
+        free(q);
+        free(want);
+        free(got);
+        while (b->l.n_bufs > kept) {
+            b->l.n_bufs--;
+            b->l.dev->ops->free(b->l.dev, DLAB_POOL_ACTIVATIONS, b->l.bufs[b->l.n_bufs]);
+        }
+    }
+}
+
+static void compare_embedding(bench *b, const char *what)
+{
+    const size_t n = (size_t)b->stored.n, k = (size_t)b->stored.k;
+    struct {
+        dlab_desc_head head;
+        dlab_desc_row row[64];
+    } desc = {.head = {.n_rows = (int32_t)n, .row_off = offsetof(__typeof__(desc), row)}};
+    for (size_t i = 0; i < n; i++) desc.row[i].token = (int32_t)(n - 1 - i);
+    float *out[2];
+    for (int p = 0; p < 2; p++) {
+        out[p] = malloc(n * k * sizeof **out);
+        dlab_embed_args a = {.table = p ? b->packed : b->stored,
+                             .desc = lab_put(&b->l, &desc, sizeof desc),
+                             .out = lab_put(&b->l, NULL, n * k * sizeof **out),
+                             .n_rows = (int32_t)n};
+        const dlab_at at = a.out;
+        lab_submit(&b->l, DLAB_OP_embed, &a);
+        lab_get(&b->l, at, out[p], n * k * sizeof **out);
+    }
+    ck_assert_msg(memcmp(out[0], out[1], n * k * sizeof **out) == 0, "%s: embedding", what);
+    free(out[0]);
+    free(out[1]);
+}
+
+START_TEST(packed_weights_are_the_same_weights)
+{
+    int tried = 0;
+    for (int i = 0; dlab_isa_list[i]; i++) {
+        if (!dlab_isa_supported(dlab_isa_list[i])) continue;
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+                char what[96];
+                snprintf(what, sizeof what, "%s, %s [%d, %d]", dlab_isa_list[i], dlab_dtype_name(types[t]),
+                         shapes[s][0], shapes[s][1]);
+                bench b = open_bench(s == 3 ? "guard" : "cpu", dlab_isa_list[i], types[t], shapes[s], 10 * s + t);
+                compare_products(&b, what);
+                compare_embedding(&b, what);
+                close_bench(&b);
+                tried++;
+            }
+        }
+    }
+    ck_assert_int_ge(tried, 18);
+}
+END_TEST
+
+/* Integer products are exact, so what adds them faster changes nothing. */
+START_TEST(instruction_sets_of_one_width_give_the_same_bits)
+{
+    static const char *const pairs[][2] = {{"avx2", "avxvnni"}, {"avx512", "vnni"}};
+    for (size_t p = 0; p < 2; p++) {
+        if (!dlab_isa_supported(pairs[p][0]) || !dlab_isa_supported(pairs[p][1])) continue;
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            dlab_rng r;
+            float *y[2];
+            for (int side = 0; side < 2; side++) {
+                bench b = open_bench("cpu", pairs[p][side], types[t], shapes[4], t);
+                dlab_rng_seed(&r, 9);
+                dlab_qact_block *q = random_qact(&r, 9 * 576 / 32);
+                y[side] = product(&b, &b.packed, lab_put(&b.l, q, 9 * 576 / 32 * sizeof *q), 9, false);
+                free(q);
+                close_bench(&b);
+            }
+            ck_assert_mem_eq(y[0], y[1], 9 * 40 * sizeof *y[0]);
+            free(y[0]);
+            free(y[1]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(wide_weights_are_used_as_stored)
+{
+    lab l = lab_open("cpu", "auto", 1);
+    float w[64] = {0};
+    dlab_error err = {0};
+    const dlab_matrix stored = {.at = lab_put(&l, w, sizeof w), .dtype = DLAB_F32, .n = 2, .k = 32};
+    dlab_matrix packed;
+    ck_assert_int_eq(l.dev->ops->pack(l.dev, &stored, &packed, &err), DLAB_OK);
+    ck_assert_int_eq(packed.layout, 0);
+    ck_assert_ptr_eq(packed.at.buf.ptr, stored.at.buf.ptr);
+    lab_close(&l);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cpu pack");
+    TCase *t = tcase_create("pack");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, packed_weights_are_the_same_weights);
+    tcase_add_test(t, instruction_sets_of_one_width_give_the_same_bits);
+    tcase_add_test(t, wide_weights_are_used_as_stored);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    const int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
