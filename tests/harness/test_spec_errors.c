@@ -138,7 +138,7 @@ static const refusal reports[] = {
 };
 
 static const refusal unbuilt[] = {
-    {"plan: {isa: vnni}\n", "x.yaml:1:13: isa: vnni is not built in this version; built are "},
+    {"plan: {isa: bf16}\n", "x.yaml:1:13: isa: vnni is not built in this version; built are "},
     {"plan: {device: sim:a100}\n", "x.yaml:1:16: device: sim:a100 is not built in this version; built are cpu"},
     {"plan: {device: [cpu, cuda]}\n", "x.yaml:1:22: device: cuda is not built in this version"},
     {"plan: {weights.dtype: int4}\n", "x.yaml:1:23: weights.dtype: int4 is not built in this version"},
