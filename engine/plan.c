@@ -215,7 +215,7 @@ dlab_status dlab_engine_estimate(const dlab_plan *plan, const dlab_model *m, con
     for (size_t i = 0; dlab_devices[i]; i++) {
         if (strcmp(dlab_devices[i]->name, r.plan.device) != 0) continue;
         bytes[DLAB_POOL_SCRATCH] += dlab_devices[i]->own_bytes(&opts);
-        bytes[DLAB_POOL_WEIGHTS] = dlab_weights_bytes(dlab_devices[i], &opts, m, r.int8);
+        bytes[DLAB_POOL_WEIGHTS] = dlab_weights_bytes(dlab_devices[i], &opts, m);
     }
     bytes[DLAB_POOL_KV] = (size_t)r.store->bytes(&r.kv);
     return DLAB_OK;

@@ -4,13 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/int.h"
+
+#define PACKED_ALIGN 64
+
 typedef struct {
     dlab_device *dev;
+    const dlab_device_opts *opts;
     const dlab_model *m;
     dlab_weights *w;
-    bool quantized; /* activations of products */
     int64_t width;
-    size_t n_norms;
+    size_t n_norms, packed_at;
 } loader;
 
 static dlab_status find(const loader *l, int layer, const char *suffix, const dlab_tensor **out, dlab_error *err)
@@ -25,19 +29,26 @@ static dlab_matrix matrix_of(const dlab_tensor *t)
     return (dlab_matrix){.dtype = t->dtype, .n = (int32_t)t->dims[1], .k = (int32_t)t->dims[0]};
 }
 
-/* The file's bytes in place; packed ones take their place where products want that. */
-static dlab_status load_matrix(const loader *l, int layer, const char *suffix, bool product, dlab_matrix *out,
+static size_t aligned(size_t bytes) { return (bytes + PACKED_ALIGN - 1) / PACKED_ALIGN * PACKED_ALIGN; }
+
+/* The file's bytes in place; or packed, when they are wanted no more. */
+static dlab_status load_matrix(loader *l, int layer, const char *suffix, bool product, dlab_matrix *out,
                                dlab_error *err)
 {
+    const dlab_device_ops *ops = l->dev->ops;
     const dlab_tensor *t;
     DLAB_TRY(find(l, layer, suffix, &t, err));
     dlab_matrix stored = matrix_of(t);
-    DLAB_TRY(l->dev->ops->import(l->dev, DLAB_POOL_WEIGHTS, t->data, t->bytes, &stored.at.buf, err));
+    DLAB_TRY(ops->import(l->dev, DLAB_POOL_WEIGHTS, t->data, t->bytes, &stored.at.buf, err));
+    const size_t bytes = product ? ops->packed_bytes(l->opts, &stored) : 0;
     *out = stored;
-    if (!product || !l->quantized) return DLAB_OK;
-    const dlab_status st = l->dev->ops->pack(l->dev, &stored, out, err);
-    if (st != DLAB_OK) *out = stored;
-    if (st == DLAB_OK && out->layout) l->dev->ops->free(l->dev, DLAB_POOL_WEIGHTS, stored.at.buf);
+    if (bytes == 0) {
+        l->w->imports[l->w->n_imports++] = stored.at.buf;
+        return DLAB_OK;
+    }
+    const dlab_status st = ops->pack(l->dev, &stored, (dlab_at){l->w->packed, l->packed_at}, out, err);
+    l->packed_at += aligned(bytes);
+    ops->free(l->dev, DLAB_POOL_WEIGHTS, stored.at.buf);
     return st;
 }
 
@@ -66,15 +77,34 @@ static dlab_status load_layer(loader *l, int i, dlab_layer_weights *w, dlab_erro
     return load_matrix(l, i, "ffn_down.weight", true, &w->down, err);
 }
 
-static size_t norms_bytes(const dlab_model_info *info)
+typedef struct {
+    size_t norms, packed, stored;
+} bytes_of;
+
+/* What each part takes. An embedding table that no product reads is left as stored. */
+static bytes_of weigh(const dlab_device_ops *ops, const dlab_device_opts *opts, const dlab_model *m)
 {
-    return (size_t)(2 * info->n_layers + 1) * (size_t)info->width * sizeof(float);
+    const dlab_model_info *info = dlab_model_get_info(m);
+    size_t n = 0;
+    bytes_of b = {.norms = (size_t)(2 * info->n_layers + 1) * (size_t)info->width * sizeof(float)};
+    const dlab_tensor *t = dlab_model_tensors(m, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (t[i].n_dims < 2) continue;
+        const dlab_matrix stored = matrix_of(&t[i]);
+        const bool product = info->tied_head || strcmp(t[i].name, "token_embd.weight") != 0;
+        const size_t packed = product ? ops->packed_bytes(opts, &stored) : 0;
+        b.packed += aligned(packed);
+        if (packed == 0) b.stored += t[i].bytes;
+    }
+    return b;
 }
 
 static dlab_status load_all(loader *l, dlab_error *err)
 {
     dlab_weights *w = l->w;
-    DLAB_TRY(l->dev->ops->alloc(l->dev, DLAB_POOL_WEIGHTS, norms_bytes(dlab_model_get_info(l->m)), &w->norms, err));
+    const bytes_of b = weigh(l->dev->ops, l->opts, l->m);
+    DLAB_TRY(l->dev->ops->alloc(l->dev, DLAB_POOL_WEIGHTS, b.norms, &w->norms, err));
+    DLAB_TRY(l->dev->ops->alloc(l->dev, DLAB_POOL_WEIGHTS, b.packed, &w->packed, err));
     DLAB_TRY(load_matrix(l, -1, "token_embd.weight", w->tied, &w->embedding, err));
     DLAB_TRY(load_norm(l, -1, "output_norm.weight", &w->final_norm, err));
     if (w->tied)
@@ -85,49 +115,35 @@ static dlab_status load_all(loader *l, dlab_error *err)
     return l->dev->ops->sync(l->dev, err);
 }
 
-dlab_status dlab_weights_create(dlab_device *dev, const dlab_model *m, bool quantized, dlab_weights *out,
+dlab_status dlab_weights_create(dlab_device *dev, const dlab_device_opts *opts, const dlab_model *m, dlab_weights *out,
                                 dlab_error *err)
 {
     const dlab_model_info *info = dlab_model_get_info(m);
+    size_t n_tensors = 0;
+    (void)dlab_model_tensors(m, &n_tensors);
     *out = (dlab_weights){.n_layers = info->n_layers, .tied = info->tied_head};
     out->layers = calloc((size_t)out->n_layers, sizeof *out->layers);
-    if (!out->layers) return DLAB_FAIL(err, DLAB_EOOM, "weights: no memory for %d layers", out->n_layers);
-    loader l = {.dev = dev, .m = m, .w = out, .quantized = quantized, .width = info->width};
-    const dlab_status st = load_all(&l, err);
+    out->imports = calloc(n_tensors + 1, sizeof *out->imports);
+    loader l = {.dev = dev, .opts = opts, .m = m, .w = out, .width = info->width};
+    const dlab_status st = out->layers && out->imports
+                               ? load_all(&l, err)
+                               : DLAB_FAIL(err, DLAB_EOOM, "weights: no memory for %d layers", out->n_layers);
     if (st != DLAB_OK) dlab_weights_destroy(dev, out);
     return st;
 }
 
-static void give_back(dlab_device *dev, dlab_buf buf)
-{
-    if (buf.ptr) dev->ops->free(dev, DLAB_POOL_WEIGHTS, buf);
-}
-
 void dlab_weights_destroy(dlab_device *dev, dlab_weights *w)
 {
-    for (int i = 0; w->layers && i < w->n_layers; i++) {
-        const dlab_layer_weights *y = &w->layers[i];
-        const dlab_matrix *all[] = {&y->q, &y->k, &y->v, &y->o, &y->gate, &y->up, &y->down};
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++) give_back(dev, all[k]->at.buf);
-    }
-    if (!w->tied) give_back(dev, w->head.at.buf);
-    give_back(dev, w->embedding.at.buf);
-    give_back(dev, w->norms);
+    for (size_t i = 0; i < w->n_imports; i++) dev->ops->free(dev, DLAB_POOL_WEIGHTS, w->imports[i]);
+    if (w->packed.ptr) dev->ops->free(dev, DLAB_POOL_WEIGHTS, w->packed);
+    if (w->norms.ptr) dev->ops->free(dev, DLAB_POOL_WEIGHTS, w->norms);
     free(w->layers);
+    free(w->imports);
     *w = (dlab_weights){0};
 }
 
-size_t dlab_weights_bytes(const dlab_device_ops *ops, const dlab_device_opts *opts, const dlab_model *m, bool quantized)
+size_t dlab_weights_bytes(const dlab_device_ops *ops, const dlab_device_opts *opts, const dlab_model *m)
 {
-    const dlab_model_info *info = dlab_model_get_info(m);
-    size_t n = 0, bytes = norms_bytes(info);
-    const dlab_tensor *t = dlab_model_tensors(m, &n);
-    for (size_t i = 0; i < n; i++) {
-        if (t[i].n_dims < 2) continue;
-        const dlab_matrix stored = matrix_of(&t[i]);
-        const bool product = info->tied_head || strcmp(t[i].name, "token_embd.weight") != 0;
-        const size_t packed = quantized && product ? ops->packed_bytes(opts, &stored) : 0;
-        bytes += packed ? packed : t[i].bytes;
-    }
-    return bytes;
+    const bytes_of b = weigh(ops, opts, m);
+    return b.norms + b.packed + b.stored;
 }

@@ -13,6 +13,9 @@ typedef struct {
 
 typedef struct {
     dlab_buf norms;              /* every norm, copied: f32 [2·layers + 1, D] */
+    dlab_buf packed;             /* every packed matrix, one behind the other */
+    dlab_buf *imports;           /* matrices that are used where the model's file is mapped */
+    size_t n_imports;
     dlab_matrix embedding, head; /* [V, D]; the same when tied */
     dlab_at final_norm;
     dlab_layer_weights *layers;
@@ -20,13 +23,12 @@ typedef struct {
     bool tied;
 } dlab_weights;
 
-/* Matrices are used where the model's file is mapped, or, with `quantized` activations, packed by the device into memory of
- * its own. A tied head is packed once, and embedding rows are read from there. */
-dlab_status dlab_weights_create(dlab_device *dev, const dlab_model *m, bool quantized, dlab_weights *out,
+/* Matrices are packed as the device's products like them, or used where the model's file is mapped. A tied head is packed
+ * once, and embedding rows are read from there. opts: those of the device. */
+dlab_status dlab_weights_create(dlab_device *dev, const dlab_device_opts *opts, const dlab_model *m, dlab_weights *out,
                                 dlab_error *err);
-/* What create will charge to the weights' pool. */
-size_t dlab_weights_bytes(const dlab_device_ops *ops, const dlab_device_opts *opts, const dlab_model *m,
-                          bool quantized);
+/* What the weights' pool holds after create; while it runs, a matrix more. */
+size_t dlab_weights_bytes(const dlab_device_ops *ops, const dlab_device_opts *opts, const dlab_model *m);
 void dlab_weights_destroy(dlab_device *dev, dlab_weights *w);
 
 #endif

@@ -35,6 +35,13 @@ dlab_status dlab_device_open(const char *name, const dlab_device_opts *opts, dla
     return unknown_device(name, err);
 }
 
+dlab_status dlab_device_peak(dlab_device *dev, const dlab_peak *what, double *per_second, dlab_error *err)
+{
+    if (!dev->ops->peak)
+        return DLAB_FAIL(err, DLAB_ENOTBUILT, "device '%s' has no probes of its peaks, cpu has", dev->ops->name);
+    return dev->ops->peak(dev, what, per_second, err);
+}
+
 void dlab_device_close(dlab_device *dev)
 {
     if (dev) dev->ops->destroy(dev);

@@ -16,6 +16,15 @@ typedef struct {
     dlab_mem *mem;   /* borrowed; must outlive the device */
 } dlab_device_opts;
 
+/* What a device can do at most, each alone: read memory, multiply and add in f32, multiply int8 and add. */
+typedef enum { DLAB_PEAK_READ, DLAB_PEAK_F32, DLAB_PEAK_INT8 } dlab_peak_kind;
+
+typedef struct {
+    dlab_peak_kind kind;
+    size_t bytes;   /* READ: the working set of all threads together, of which each reads its own part again and again */
+    double seconds; /* tries go on for about so long; there is at least one */
+} dlab_peak;
+
 typedef struct {
     const char *name, *summary;
     dlab_status (*create)(const dlab_device_opts *opts, dlab_device **out, dlab_error *err);
@@ -28,12 +37,11 @@ typedef struct {
      * the pool. Undone by `free`. */
     dlab_status (*import)(dlab_device *dev, dlab_pool pool, const void *host, size_t bytes, dlab_buf *out,
                           dlab_error *err);
-    /* Brings a weight whose products get quantized activations into the layout that the device likes best. out->layout 0:
-     * it is used as stored, and *out is *in. Else out->at is memory of its own from the weights' pool, to be given back
-     * with `free`; `in` is not needed any more after the next sync. `embed` takes a packed table too. */
-    dlab_status (*pack)(dlab_device *dev, const dlab_matrix *in, dlab_matrix *out, dlab_error *err);
-    /* Bytes that pack would take; 0: the matrix is used as stored. */
+    /* Bytes of a weight in the layout that the device's products want; 0: they take it as stored. */
     size_t (*packed_bytes)(const dlab_device_opts *opts, const dlab_matrix *in);
+    /* Brings it into that layout at `to`, aligned to 64 bytes, and describes it in *out. `in` is not needed any more after
+     * the next sync. `embed` takes a packed table too. Not for weights that are used as stored. */
+    dlab_status (*pack)(dlab_device *dev, const dlab_matrix *in, dlab_at to, dlab_matrix *out, dlab_error *err);
     dlab_status (*upload)(dlab_device *dev, dlab_at dst, const void *src, size_t bytes, dlab_error *err);
     dlab_status (*download)(dlab_device *dev, void *dst, dlab_at src, size_t bytes, dlab_error *err);
     dlab_status (*copy)(dlab_device *dev, dlab_at dst, dlab_at src, size_t bytes, dlab_error *err);
@@ -44,6 +52,9 @@ typedef struct {
     uint64_t (*launches)(const dlab_device *dev);
     /* The instruction set or the like that is in use: "avx2", … */
     const char *(*variant)(const dlab_device *dev);
+    /* Bytes or operations (two a multiply-add) in a second, the best of the tries. Runs what is submitted first. NULL: the
+     * device has no probes. */
+    dlab_status (*peak)(dlab_device *dev, const dlab_peak *what, double *per_second, dlab_error *err);
 } dlab_device_ops;
 
 struct dlab_device {
@@ -55,6 +66,8 @@ extern const dlab_device_ops *const dlab_devices[];
 /* DLAB_EUSAGE names the nearest; DLAB_ENOTBUILT for cuda and sim. *out is NULL on failure. */
 dlab_status dlab_device_open(const char *name, const dlab_device_opts *opts, dlab_device **out, dlab_error *err);
 void dlab_device_close(dlab_device *dev); /* NULL is fine */
+/* DLAB_ENOTBUILT where the device has no probes. */
+dlab_status dlab_device_peak(dlab_device *dev, const dlab_peak *what, double *per_second, dlab_error *err);
 
 /* Instruction sets that the CPU kernels are compiled for, from least to most: plain, avx2, avxvnni, avx512, vnni (AVX-512 with
  * VNNI). NULL-terminated. */

@@ -12,6 +12,7 @@
 #include "base/team.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/cpu_pack.h"
+#include "kernels/cpu/cpu_peak.h"
 
 #define MAX_COMMANDS    1024
 #define STAGING_BYTES   ((size_t)1 << 20)
@@ -222,20 +223,11 @@ static dlab_status cpu_import(dlab_device *dev, dlab_pool pool, const void *host
     return dlab_host_import(&self(dev)->mem, pool, host, bytes, out, err);
 }
 
-static dlab_status cpu_pack(dlab_device *dev, const dlab_matrix *in, dlab_matrix *out, dlab_error *err)
+static dlab_status check_range(dlab_at at, size_t bytes, const char *what, dlab_error *err)
 {
-    cpu_device *d = self(dev);
-    const int32_t lanes = dlab_isa_lanes(d->isa);
-    const size_t bytes = dlab_pack_bytes(in, lanes);
-    *out = *in;
-    if (bytes == 0) return DLAB_OK;
-    dlab_buf buf;
-    DLAB_TRY(cpu_alloc(dev, DLAB_POOL_WEIGHTS, bytes, &buf, err));
-    out->at = (dlab_at){buf, 0};
-    out->layout = lanes;
-    out->packed_bytes = bytes;
-    new_command(d, &dlab_cpu_pack_kernel)->args.pack = (dlab_pack_args){*in, *out};
-    return DLAB_OK;
+    if (at.off <= at.buf.bytes && bytes <= at.buf.bytes - at.off) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EINTERNAL, "%s: %zu bytes at %zu leave a buffer of %zu", what, bytes, at.off,
+                     at.buf.bytes);
 }
 
 static size_t cpu_packed_bytes(const dlab_device_opts *opts, const dlab_matrix *in)
@@ -244,11 +236,13 @@ static size_t cpu_packed_bytes(const dlab_device_opts *opts, const dlab_matrix *
     return dlab_pack_bytes(in, dlab_isa_lanes(isa));
 }
 
-static dlab_status check_range(dlab_at at, size_t bytes, const char *what, dlab_error *err)
+static dlab_status cpu_pack(dlab_device *dev, const dlab_matrix *in, dlab_at to, dlab_matrix *out, dlab_error *err)
 {
-    if (at.off <= at.buf.bytes && bytes <= at.buf.bytes - at.off) return DLAB_OK;
-    return DLAB_FAIL(err, DLAB_EINTERNAL, "%s: %zu bytes at %zu leave a buffer of %zu", what, bytes, at.off,
-                     at.buf.bytes);
+    cpu_device *d = self(dev);
+    *out = dlab_packed_matrix(in, to, dlab_isa_lanes(d->isa));
+    DLAB_TRY(check_range(to, out->packed_bytes, "pack", err));
+    new_command(d, &dlab_cpu_pack_kernel)->args.pack = (dlab_pack_args){*in, *out};
+    return DLAB_OK;
 }
 
 static dlab_status cpu_upload(dlab_device *dev, dlab_at dst, const void *src, size_t bytes, dlab_error *err)
@@ -290,6 +284,8 @@ static dlab_status cpu_submit(dlab_device *dev, dlab_op op, void *args, dlab_err
 {
     cpu_device *d = self(dev);
     DLAB_TRY(dlab_op_check(op, args, err));
+    if (op == DLAB_OP_matmul && ((const dlab_matmul_args *)args)->w.layout != dlab_isa_lanes(d->isa))
+        return DLAB_FAIL(err, DLAB_EINTERNAL, "matmul: the cpu device multiplies packed weights only");
     const dlab_cpu_kernel *kernel = d->kernels[op];
     const size_t need = kernel->scratch_bytes ? kernel->scratch_bytes(args) : 0;
     if (need > d->scratch_bytes) DLAB_TRY(grow_scratch(d, need, err));
@@ -307,6 +303,13 @@ static dlab_status cpu_sync(dlab_device *dev, dlab_error *err)
 static uint64_t cpu_launches(const dlab_device *dev) { return ((const cpu_device *)dev)->n_launches; }
 
 static const char *cpu_variant(const dlab_device *dev) { return ((const cpu_device *)dev)->isa; }
+
+static dlab_status cpu_peak(dlab_device *dev, const dlab_peak *what, double *per_second, dlab_error *err)
+{
+    cpu_device *d = self(dev);
+    run_list(d);
+    return dlab_cpu_peak_run(d->team, d->isa, d->mem.mem, what, per_second, err);
+}
 
 const dlab_device_ops dlab_device_cpu = {
     .name = "cpu",
@@ -326,4 +329,5 @@ const dlab_device_ops dlab_device_cpu = {
     .sync = cpu_sync,
     .launches = cpu_launches,
     .variant = cpu_variant,
+    .peak = cpu_peak,
 };

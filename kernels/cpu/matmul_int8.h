@@ -6,27 +6,17 @@
 #ifndef DLAB_KERNELS_CPU_MATMUL_INT8_H
 #define DLAB_KERNELS_CPU_MATMUL_INT8_H
 
-#include "kernels/cpu/dot.h"
-#include "kernels/op.h"
-
-#if VF >= 16
-#define Q_ROWS 8 /* rows that share the loads of a tile */
-#else
-#define Q_ROWS 4
-#endif
-#define Q_STREAM_ROWS 4 /* so few rows read packed weights as they are; for more a tile is unpacked first */
+#include "kernels/cpu/matmul_tile.h"
 
 /* VF outputs, all blocks: parts of a thread's scratch. */
 typedef struct {
     uint8_t *low, *high; /* [blocks][NIBBLE_TILE_BYTES]; high for Q8_0 only */
     float *d, *m;        /* [blocks][VF] */
-    uint8_t *padded;     /* the last outputs' rows, filled up with zeros to VF rows */
 } q_tile;
 
 DLAB_INLINE size_t q_tile_bytes(int64_t k)
 {
-    const size_t row = dlab_dtype_bytes(DLAB_Q8_0, k); /* the longest of the types */
-    return (size_t)(k / 32) * (2 * NIBBLE_TILE_BYTES + VF * 2 * sizeof(float)) + VF * row;
+    return (size_t)(k / 32) * (2 * NIBBLE_TILE_BYTES + VF * 2 * sizeof(float));
 }
 
 DLAB_INLINE q_tile q_tile_at(uint8_t *scratch, int64_t k)
@@ -37,7 +27,6 @@ DLAB_INLINE q_tile q_tile_at(uint8_t *scratch, int64_t k)
     t.high = t.low + n_blocks * NIBBLE_TILE_BYTES;
     t.d = (float *)(void *)(t.high + n_blocks * NIBBLE_TILE_BYTES);
     t.m = t.d + n_blocks * VF;
-    t.padded = (uint8_t *)(t.m + n_blocks * VF);
     return t;
 }
 
@@ -45,7 +34,7 @@ DLAB_INLINE q_tile q_tile_at(uint8_t *scratch, int64_t k)
 
 DLAB_INLINE void nibble_dots(const uint8_t *tile, const int8_t *const *x, const int rows, vi *out)
 {
-    va sum[Q_ROWS];
+    va sum[ROWS_TOGETHER];
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) sum[r] = va_zero();
     DLAB_UNROLL
@@ -60,7 +49,7 @@ DLAB_INLINE void nibble_dots(const uint8_t *tile, const int8_t *const *x, const 
 
 DLAB_INLINE void packed_nibble_dots(const uint8_t *p, const int8_t *const *x, const int rows, vi *out)
 {
-    va sum[Q_ROWS];
+    va sum[ROWS_TOGETHER];
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) sum[r] = va_zero();
     DLAB_UNROLL
@@ -92,7 +81,7 @@ DLAB_INLINE void byte_dots(const uint8_t *low, const uint8_t *high, const int8_t
 }
 DLAB_INLINE void packed_byte_dots(const uint8_t *p, const int8_t *const *x, const int rows, vi *out)
 {
-    va sum[Q_ROWS];
+    va sum[ROWS_TOGETHER];
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) sum[r] = va_zero();
     DLAB_UNROLL
@@ -108,7 +97,7 @@ DLAB_INLINE void packed_byte_dots(const uint8_t *p, const int8_t *const *x, cons
 DLAB_INLINE void vi_store_bytes(uint8_t *low, uint8_t *high, vi v) { vi_store_nibbles(low, high, v); }
 DLAB_INLINE void byte_dots(const uint8_t *low, const uint8_t *high, const int8_t *const *x, const int rows, vi *out)
 {
-    vi upper[Q_ROWS];
+    vi upper[ROWS_TOGETHER];
     nibble_dots(low, x, rows, out);
     nibble_dots(high, x, rows, upper);
     DLAB_UNROLL
@@ -116,7 +105,7 @@ DLAB_INLINE void byte_dots(const uint8_t *low, const uint8_t *high, const int8_t
 }
 DLAB_INLINE void packed_byte_dots(const uint8_t *p, const int8_t *const *x, const int rows, vi *out)
 {
-    va lower[Q_ROWS], upper[Q_ROWS];
+    va lower[ROWS_TOGETHER], upper[ROWS_TOGETHER];
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) lower[r] = upper[r] = va_zero();
     DLAB_UNROLL
@@ -133,33 +122,7 @@ DLAB_INLINE void packed_byte_dots(const uint8_t *p, const int8_t *const *x, cons
 }
 #endif
 
-/* Block b of VF rows that begin `stride` bytes apart; type is a constant where this is inlined. */
-DLAB_INLINE void q_fill_block(const uint8_t *row, size_t stride, size_t b, const dlab_dtype type, const q_tile *t)
-{
-    const size_t step = 4 * VF, block_bytes = type == DLAB_Q8_0 ? 34 : type == DLAB_Q4_0 ? 18 : 20;
-    const uint8_t *p = row + b * block_bytes;
-    uint8_t *low = t->low + b * NIBBLE_TILE_BYTES, *high = t->high + b * NIBBLE_TILE_BYTES;
-    vi v[4];
-    transpose16(p, stride, v);
-    const vf d = vi_low_f16(v[0]);
-    vf_store(t->d + b * VF, d);
-    if (type == DLAB_Q4_0) vf_store(t->m + b * VF, vf_mul(d, vf_set1(-8)));
-    if (type == DLAB_Q4_1) vf_store(t->m + b * VF, vi_high_f16(v[0]));
-    if (type == DLAB_Q8_0) {
-        for (size_t half = 0; half < 2; half++) {
-            transpose16(p + 2 + 16 * half, stride, v);
-            for (size_t i = 0; i < 4; i++) {
-                const size_t at = (4 * half + i) * step;
-                vi_store_bytes(low + at, high + at, vi_flip_sign_bits(v[i]));
-            }
-        }
-        return;
-    }
-    transpose16(p + (type == DLAB_Q4_0 ? 2 : 4), stride, v);
-    for (size_t i = 0; i < 4; i++) vi_store_nibbles(low + i * step, low + (4 + i) * step, v[i]);
-}
-
-/* The same from packed weights: what is left is to widen. */
+/* Block b of a packed tile, widened. */
 DLAB_INLINE void q_widen_block(const uint8_t *p, size_t b, const dlab_dtype type, const q_tile *t)
 {
     const size_t step = 4 * VF;
@@ -193,30 +156,6 @@ static inline void q_tile_widen(const dlab_matrix *w, const uint8_t *p, const q_
     }
 }
 
-/* Outputs first … first + VF − 1 of w; those past the last are 0. */
-static inline void q_tile_fill(const dlab_matrix *w, const uint8_t *base, int64_t first, const q_tile t)
-{
-    const size_t n_blocks = (size_t)(w->k / 32), stride = dlab_dtype_bytes(w->dtype, w->k);
-    const uint8_t *row = base + (size_t)first * stride;
-    if (w->n - first < VF) {
-        const size_t rest = (size_t)(w->n - first) * stride;
-        memcpy(t.padded, row, rest);
-        memset(t.padded + rest, 0, VF * stride - rest);
-        row = t.padded;
-    }
-    switch (w->dtype) {
-    case DLAB_Q8_0:
-        for (size_t b = 0; b < n_blocks; b++) q_fill_block(row, stride, b, DLAB_Q8_0, &t);
-        break;
-    case DLAB_Q4_0:
-        for (size_t b = 0; b < n_blocks; b++) q_fill_block(row, stride, b, DLAB_Q4_0, &t);
-        break;
-    default:
-        for (size_t b = 0; b < n_blocks; b++) q_fill_block(row, stride, b, DLAB_Q4_1, &t);
-        break;
-    }
-}
-
 /* float(products) and what belongs to them, added to a row's sums. */
 DLAB_INLINE vf q_add(vf sum, vi dots, vf d, vf m, const dlab_qact_block *x, const dlab_dtype type)
 {
@@ -224,16 +163,16 @@ DLAB_INLINE vf q_add(vf sum, vi dots, vf d, vf m, const dlab_qact_block *x, cons
     return type == DLAB_Q8_0 ? sum : vf_fma(m, vf_set1(x->scale_sum), sum);
 }
 
-/* out[r · VF + o], rows x of n_blocks blocks each; rows and type are constants where this is inlined. */
+/* Rows x of n_blocks blocks each; rows and type are constants where this is inlined. */
 DLAB_INLINE void q_dot_block(const q_tile *t, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
-                             const int rows, float *out)
+                             const int rows, const tile_out *out)
 {
-    vf sum[Q_ROWS];
+    vf sum[ROWS_TOGETHER];
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) sum[r] = vf_set1(0);
     for (int64_t b = 0; b < n_blocks; b++) {
-        const int8_t *q[Q_ROWS];
-        vi dots[Q_ROWS];
+        const int8_t *q[ROWS_TOGETHER];
+        vi dots[ROWS_TOGETHER];
         DLAB_UNROLL
         for (int r = 0; r < rows; r++) q[r] = x[r * n_blocks + b].q;
         if (type == DLAB_Q8_0)
@@ -247,21 +186,21 @@ DLAB_INLINE void q_dot_block(const q_tile *t, const dlab_dtype type, const dlab_
         }
     }
     DLAB_UNROLL
-    for (int r = 0; r < rows; r++) vf_store(out + r * VF, sum[r]);
+    for (int r = 0; r < rows; r++) tile_put(out, r, sum[r]);
 }
 
 /* The same straight from packed weights, which are read once and in order. */
 DLAB_INLINE void q_stream_block(const uint8_t *p, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
-                                const int rows, float *out)
+                                const int rows, const tile_out *out)
 {
     const int64_t bytes = (int64_t)VF * (type == DLAB_Q8_0 ? 34 : type == DLAB_Q4_0 ? 18 : 20);
-    vf sum[Q_STREAM_ROWS];
+    vf sum[ROWS_TOGETHER];
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) sum[r] = vf_set1(0);
     for (int64_t b = 0; b < n_blocks; b++, p += bytes) {
-        const int8_t *q[Q_STREAM_ROWS];
-        vi dots[Q_STREAM_ROWS];
-        for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(p + 2048 + line);
+        const int8_t *q[ROWS_TOGETHER];
+        vi dots[ROWS_TOGETHER];
+        for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(p + FETCH_AHEAD + line);
         DLAB_UNROLL
         for (int r = 0; r < rows; r++) q[r] = x[r * n_blocks + b].q;
         const vf d = vf_load_f16((const uint16_t *)(const void *)p);
@@ -276,49 +215,48 @@ DLAB_INLINE void q_stream_block(const uint8_t *p, const dlab_dtype type, const d
         for (int r = 0; r < rows; r++) sum[r] = q_add(sum[r], dots[r], d, m, &x[r * n_blocks + b], type);
     }
     DLAB_UNROLL
-    for (int r = 0; r < rows; r++) vf_store(out + r * VF, sum[r]);
+    for (int r = 0; r < rows; r++) tile_put(out, r, sum[r]);
 }
-
-#define Q_ROW_CASE(fn, n)                                                                                              \
-    case n:                                                                                                            \
-        fn(t, type, x, n_blocks, n, out);                                                                              \
-        break;
 
 DLAB_INLINE void q_dot_rows(const q_tile *t, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
-                            int rows, float *out)
+                            int rows, const tile_out *out)
 {
     switch (rows) {
-#if Q_ROWS >= 8
-        Q_ROW_CASE(q_dot_block, 8)
-        Q_ROW_CASE(q_dot_block, 7)
-        Q_ROW_CASE(q_dot_block, 6)
-        Q_ROW_CASE(q_dot_block, 5)
-#endif
-        Q_ROW_CASE(q_dot_block, 4)
-        Q_ROW_CASE(q_dot_block, 3)
-        Q_ROW_CASE(q_dot_block, 2)
-    default:
-        q_dot_block(t, type, x, n_blocks, 1, out);
+#define CASE(n)                                                                                                        \
+    case n:                                                                                                            \
+        q_dot_block(t, type, x, n_blocks, n, out);                                                                     \
         break;
+        TILE_ROW_CASES(CASE)
+#undef CASE
     }
 }
 
-DLAB_INLINE void q_stream_rows(const uint8_t *t, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
-                               int rows, float *out)
+/* 1 ≤ rows ≤ ROWS_TOGETHER. */
+static inline void q_tile_dot(const q_tile *t, dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks, int rows,
+                              const tile_out *out)
+{
+    if (type == DLAB_Q8_0)
+        q_dot_rows(t, DLAB_Q8_0, x, n_blocks, rows, out);
+    else
+        q_dot_rows(t, DLAB_Q4_1, x, n_blocks, rows, out);
+}
+
+DLAB_INLINE void q_stream_rows(const uint8_t *p, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
+                               int rows, const tile_out *out)
 {
     switch (rows) {
-        Q_ROW_CASE(q_stream_block, 4)
-        Q_ROW_CASE(q_stream_block, 3)
-        Q_ROW_CASE(q_stream_block, 2)
-    default:
-        q_stream_block(t, type, x, n_blocks, 1, out);
+#define CASE(n)                                                                                                        \
+    case n:                                                                                                            \
+        q_stream_block(p, type, x, n_blocks, n, out);                                                                  \
         break;
+        TILE_ROW_CASES(CASE)
+#undef CASE
     }
 }
 
-/* 1 ≤ rows ≤ Q_STREAM_ROWS; p: a tile of packed weights. */
+/* The same of a packed tile p as it is. */
 static inline void q_tile_stream(const uint8_t *p, dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
-                                 int rows, float *out)
+                                 int rows, const tile_out *out)
 {
     switch (type) {
     case DLAB_Q8_0:
@@ -331,16 +269,6 @@ static inline void q_tile_stream(const uint8_t *p, dlab_dtype type, const dlab_q
         q_stream_rows(p, DLAB_Q4_1, x, n_blocks, rows, out);
         break;
     }
-}
-
-/* 1 ≤ rows ≤ Q_ROWS. */
-static inline void q_tile_dot(const q_tile *t, dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks, int rows,
-                              float *out)
-{
-    if (type == DLAB_Q8_0)
-        q_dot_rows(t, DLAB_Q8_0, x, n_blocks, rows, out);
-    else
-        q_dot_rows(t, DLAB_Q4_1, x, n_blocks, rows, out);
 }
 
 #endif

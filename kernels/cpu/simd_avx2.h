@@ -147,30 +147,6 @@ DLAB_INLINE void vf_store_i8(int8_t *p, vf v)
     _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(w, w));
 }
 
-/* 16 bytes of each of rows i and 4 + i, which lie `stride` bytes apart. */
-DLAB_INLINE vi join2(const uint8_t *p, size_t stride)
-{
-    return _mm256_loadu2_m128i((const __m128i *)(p + 4 * stride), (const __m128i *)p);
-}
-/* From 16 bytes of each of VF rows: out[i] has the rows' i-th four bytes, in order of the rows. */
-DLAB_INLINE void transpose16(const uint8_t *p, size_t stride, vi out[4])
-{
-    const vi r0 = join2(p, stride), r1 = join2(p + stride, stride);
-    const vi r2 = join2(p + 2 * stride, stride), r3 = join2(p + 3 * stride, stride);
-    const vi a = _mm256_unpacklo_epi32(r0, r1), b = _mm256_unpacklo_epi32(r2, r3);
-    const vi c = _mm256_unpackhi_epi32(r0, r1), d = _mm256_unpackhi_epi32(r2, r3);
-    out[0] = _mm256_unpacklo_epi64(a, b);
-    out[1] = _mm256_unpackhi_epi64(a, b);
-    out[2] = _mm256_unpacklo_epi64(c, d);
-    out[3] = _mm256_unpackhi_epi64(c, d);
-}
-/* From f16 in the low and the high halves of each lane. */
-DLAB_INLINE vf packed_f16(vi v)
-{
-    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
-}
-DLAB_INLINE vf vi_low_f16(vi v) { return packed_f16(_mm256_and_si256(v, _mm256_set1_epi32(0xffff))); }
-DLAB_INLINE vf vi_high_f16(vi v) { return packed_f16(_mm256_srli_epi32(v, 16)); }
 DLAB_INLINE vi vi_flip_sign_bits(vi v) { return _mm256_xor_si256(v, _mm256_set1_epi8((char)0x80)); }
 DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
 {
@@ -183,6 +159,17 @@ DLAB_INLINE vi vi_load(const void *p) { return _mm256_loadu_si256((const __m256i
 DLAB_INLINE void vi_store(void *p, vi v) { _mm256_storeu_si256((__m256i *)p, v); }
 DLAB_INLINE vi vi_low_nibbles(vi v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
 DLAB_INLINE vi vi_high_nibbles(vi v) { return vi_low_nibbles(_mm256_srli_epi16(v, 4)); }
+/* One nibble, one signed byte, one bf16 of each lane, as f32; shift: where it begins. */
+DLAB_INLINE vf vi_nibble(vi v, int shift)
+{
+    return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(v, shift), _mm256_set1_epi32(15)));
+}
+DLAB_INLINE vf vi_byte(vi v, int shift)
+{
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(v, 24 - shift), 24));
+}
+DLAB_INLINE vf vi_low_bf16(vi v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
+DLAB_INLINE vf vi_high_bf16(vi v) { return _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(-65536))); }
 /* Sums of products of unsigned bytes w, four an output, with four int8 of one row. */
 typedef vi va;
 DLAB_INLINE va va_zero(void) { return _mm256_setzero_si256(); }

@@ -144,29 +144,6 @@ DLAB_INLINE void vf_store_i8(int8_t *p, vf v)
     _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(_mm512_cvttps_epi32(_mm512_add_ps(v, half))));
 }
 
-/* 16 bytes of each of rows i, 4 + i, 8 + i and 12 + i, which lie `stride` bytes apart. */
-DLAB_INLINE vi join4(const uint8_t *p, size_t stride)
-{
-    vi v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)p));
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(p + 4 * stride)), 1);
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(p + 8 * stride)), 2);
-    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(p + 12 * stride)), 3);
-}
-/* From 16 bytes of each of VF rows: out[i] has the rows' i-th four bytes, in order of the rows. */
-DLAB_INLINE void transpose16(const uint8_t *p, size_t stride, vi out[4])
-{
-    const vi r0 = join4(p, stride), r1 = join4(p + stride, stride);
-    const vi r2 = join4(p + 2 * stride, stride), r3 = join4(p + 3 * stride, stride);
-    const vi a = _mm512_unpacklo_epi32(r0, r1), b = _mm512_unpacklo_epi32(r2, r3);
-    const vi c = _mm512_unpackhi_epi32(r0, r1), d = _mm512_unpackhi_epi32(r2, r3);
-    out[0] = _mm512_unpacklo_epi64(a, b);
-    out[1] = _mm512_unpackhi_epi64(a, b);
-    out[2] = _mm512_unpacklo_epi64(c, d);
-    out[3] = _mm512_unpackhi_epi64(c, d);
-}
-/* From f16 in the low and the high halves of each lane. */
-DLAB_INLINE vf vi_low_f16(vi v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
-DLAB_INLINE vf vi_high_f16(vi v) { return vi_low_f16(_mm512_srli_epi32(v, 16)); }
 DLAB_INLINE vi vi_flip_sign_bits(vi v) { return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80)); }
 DLAB_INLINE void vi_store_nibbles(uint8_t *lo, uint8_t *hi, vi v)
 {
@@ -179,6 +156,17 @@ DLAB_INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
 DLAB_INLINE void vi_store(void *p, vi v) { _mm512_storeu_si512(p, v); }
 DLAB_INLINE vi vi_low_nibbles(vi v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
 DLAB_INLINE vi vi_high_nibbles(vi v) { return vi_low_nibbles(_mm512_srli_epi16(v, 4)); }
+/* One nibble, one signed byte, one bf16 of each lane, as f32; shift: where it begins. */
+DLAB_INLINE vf vi_nibble(vi v, int shift)
+{
+    return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(v, (unsigned)shift), _mm512_set1_epi32(15)));
+}
+DLAB_INLINE vf vi_byte(vi v, int shift)
+{
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(v, (unsigned)(24 - shift)), 24));
+}
+DLAB_INLINE vf vi_low_bf16(vi v) { return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)); }
+DLAB_INLINE vf vi_high_bf16(vi v) { return _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(-65536))); }
 /* Sums of products of unsigned bytes w, four an output, with four int8 of one row. */
 typedef vi va;
 DLAB_INLINE va va_zero(void) { return _mm512_setzero_si512(); }

@@ -123,23 +123,6 @@ DLAB_INLINE void vf_store_i8(int8_t *p, vf v)
     for (int i = 0; i < VF; i++) p[i] = (int8_t)(v[i] + (v[i] < 0 ? -0.49999997f : 0.49999997f));
 }
 
-/* From 16 bytes of each of VF rows, `stride` bytes apart: out[i] has the rows' i-th four bytes, in order of the rows. */
-DLAB_INLINE void transpose16(const uint8_t *p, size_t stride, vi out[4])
-{
-    for (size_t i = 0; i < 4; i++)
-        for (size_t o = 0; o < VF; o++) {
-            int32_t w;
-            memcpy(&w, p + o * stride + 4 * i, sizeof w);
-            out[i][o] = w;
-        }
-}
-/* From f16 in the low and the high halves of each lane. */
-DLAB_INLINE vf vi_low_f16(vi v)
-{
-    return (vf){dlab_f16_to_f32((uint16_t)v[0]), dlab_f16_to_f32((uint16_t)v[1]), dlab_f16_to_f32((uint16_t)v[2]),
-                dlab_f16_to_f32((uint16_t)v[3])};
-}
-DLAB_INLINE vf vi_high_f16(vi v) { return vi_low_f16(v >> 16); }
 DLAB_INLINE vi vi_flip_sign_bits(vi v)
 {
     const int32_t flip = (int32_t)0x80808080u;
@@ -161,6 +144,11 @@ DLAB_INLINE vi vi_load(const void *p)
 DLAB_INLINE void vi_store(void *p, vi v) { memcpy(p, &v, sizeof v); }
 DLAB_INLINE vi vi_low_nibbles(vi v) { return v & 0x0f0f0f0f; }
 DLAB_INLINE vi vi_high_nibbles(vi v) { return (v >> 4) & 0x0f0f0f0f; }
+/* One nibble, one signed byte, one bf16 of each lane, as f32; shift: where it begins. */
+DLAB_INLINE vf vi_nibble(vi v, int shift) { return __builtin_convertvector((v >> shift) & 15, vf); }
+DLAB_INLINE vf vi_byte(vi v, int shift) { return __builtin_convertvector((v << (24 - shift)) >> 24, vf); }
+DLAB_INLINE vf vi_low_bf16(vi v) { return (vf)(v << 16); }
+DLAB_INLINE vf vi_high_bf16(vi v) { return (vf)(v & -65536); }
 /* Sums of products of unsigned bytes w ≤ 15, four an output, with four int8 of one row. */
 typedef int16_t words8 __attribute__((vector_size(16)));
 typedef struct {

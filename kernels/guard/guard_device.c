@@ -332,26 +332,17 @@ static void guard_free(dlab_device *dev, dlab_pool pool, dlab_buf buf)
     *b = d->buffers[--d->n_buffers];
 }
 
-/* Packed here and now into a mapping of our own, which from then on is like imported memory. */
-static dlab_status guard_pack(dlab_device *dev, const dlab_matrix *in, dlab_matrix *out, dlab_error *err)
+/* Packed here and now. */
+static dlab_status guard_pack(dlab_device *dev, const dlab_matrix *in, dlab_at to, dlab_matrix *out, dlab_error *err)
 {
     guard_device *d = self(dev);
-    const int32_t lanes = dlab_isa_lanes(d->inner->ops->variant(d->inner));
-    const size_t bytes = dlab_pack_bytes(in, lanes);
-    *out = *in;
-    if (bytes == 0) return DLAB_OK;
+    *out = dlab_packed_matrix(in, to, dlab_isa_lanes(d->inner->ops->variant(d->inner)));
     DLAB_TRY(guard_sync(dev, err)); /* what was uploaded before is there */
-    dlab_buf buf;
-    DLAB_TRY(map_buffer(d, DLAB_POOL_WEIGHTS, NULL, bytes, &buf, err));
-    out->at = (dlab_at){buf, 0};
-    out->layout = lanes;
-    out->packed_bytes = bytes;
     const dlab_operand ranges[] = {{in->at, (size_t)in->n * dlab_dtype_bytes(in->dtype, in->k), DLAB_READ},
-                                   {out->at, bytes, DLAB_WRITE}};
+                                   {out->at, out->packed_bytes, DLAB_WRITE}};
     const dlab_pack_args args = {*in, *out};
     DLAB_TRY(open_ranges(d, ranges, 2, err));
     dlab_cpu_pack_kernel.run(&args, 0, 0, dlab_cpu_pack_kernel.tasks(&args, 0), NULL);
-    find_buffer(d, buf)->imported = true;
     return close_ranges(d, ranges, 2, err);
 }
 

@@ -42,12 +42,11 @@ static dlab_status ref_import(dlab_device *dev, dlab_pool pool, const void *host
     return dlab_host_import(&self(dev)->mem, pool, host, bytes, out, err);
 }
 
-static dlab_status ref_pack(dlab_device *dev, const dlab_matrix *in, dlab_matrix *out, dlab_error *err)
+static dlab_status ref_pack(dlab_device *dev, const dlab_matrix *in, dlab_at to, dlab_matrix *out, dlab_error *err)
 {
-    (void)dev;
-    (void)err;
+    (void)dev, (void)to;
     *out = *in;
-    return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EINTERNAL, "the device ref uses weights as stored");
 }
 
 static size_t ref_packed_bytes(const dlab_device_opts *opts, const dlab_matrix *in)

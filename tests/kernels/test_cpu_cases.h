@@ -132,7 +132,7 @@ static inline outcome matmul_outcome(lab *l, const matmul_case *c, int first, in
     const dlab_at out = lab_put(l, y + first * c->n, n * sizeof *y);
     dlab_matmul_args a = {.y = out, .n_rows = rows, .quantized = c->quantized, .accumulate = c->accumulate};
     a.x = lab_put(l, x + (size_t)first * row_bytes, (size_t)rows * row_bytes);
-    a.w = (dlab_matrix){.at = lab_put(l, w, w_bytes), .dtype = c->t, .n = c->n, .k = c->k};
+    a.w = lab_weights(l, w, c->t, c->n, c->k);
     lab_submit(l, DLAB_OP_matmul, &a);
     outcome o = floats_outcome(l, out, n, 0, 0);
     const dlab_matrix host = {.at = {{w, w_bytes}, 0}, .dtype = c->t, .n = c->n, .k = c->k};

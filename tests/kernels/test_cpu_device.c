@@ -1,13 +1,20 @@
 /* The cpu device's contract: order, capture of sources, growth, counts, and how it refuses. */
 #include <stdio.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/cpu_pack.h"
 #include "test_cpu_lab.h"
+
+/* A matrix of one column, in which packed outputs follow each other as they do in the file. */
+static dlab_matrix column(const lab *l, dlab_at w, int n)
+{
+    const dlab_matrix m = {.at = w, .dtype = DLAB_F32, .n = n, .k = 1};
+    return dlab_packed_matrix(&m, w, dlab_isa_lanes(l->dev->ops->variant(l->dev)));
+}
 
 /* y[i] += one · w[i], as a product of one input that accumulates. */
 static void submit_add(lab *l, dlab_at one, dlab_at w, dlab_at y, int n)
 {
-    dlab_matmul_args a = {one, y, {.at = w, .dtype = DLAB_F32, .n = n, .k = 1}, 1, false, true};
+    dlab_matmul_args a = {one, y, column(l, w, n), 1, false, true};
     lab_submit(l, DLAB_OP_matmul, &a);
 }
 
@@ -16,14 +23,14 @@ START_TEST(commands_run_in_order_and_capture_their_sources)
     for (int threads = 1; threads <= 3; threads++) {
         lab l = lab_open("cpu", "auto", threads);
         const float one = 1, zeros[100] = {0};
-        float w[100];
-        for (int i = 0; i < 100; i++) w[i] = (float)i;
+        float w[112]; /* the last tile's filling with it */
+        for (int i = 0; i < 112; i++) w[i] = (float)i;
         const dlab_at x = lab_put(&l, &one, sizeof one), y = lab_put(&l, zeros, sizeof zeros);
         const dlab_at v = lab_put(&l, w, sizeof w), copy = lab_put(&l, NULL, sizeof w);
         /* y += v; copy = y; v = new; y += v; the source of the upload changes at once */
         submit_add(&l, x, v, y, 100);
-        ck_assert_int_eq(l.dev->ops->copy(l.dev, copy, y, sizeof w, NULL), DLAB_OK);
-        for (int i = 0; i < 100; i++) w[i] = 1000;
+        ck_assert_int_eq(l.dev->ops->copy(l.dev, copy, y, sizeof zeros, NULL), DLAB_OK);
+        for (int i = 0; i < 112; i++) w[i] = 1000;
         ck_assert_int_eq(l.dev->ops->upload(l.dev, v, w, sizeof w, NULL), DLAB_OK);
         memset(w, 0xff, sizeof w);
         submit_add(&l, x, v, y, 100);
@@ -44,10 +51,10 @@ START_TEST(long_lists_and_large_copies_are_right)
 {
     lab l = lab_open("cpu", "auto", 2);
     const size_t n = 700000;
-    const float one = 1;
+    const float one[16] = {1};
     float *big = malloc(n * sizeof *big), *got = malloc(n * sizeof *got);
     for (size_t i = 0; i < n; i++) big[i] = (float)i;
-    const dlab_at x = lab_put(&l, &one, sizeof one), y = lab_put(&l, NULL, 4), from = lab_put(&l, big, n * sizeof *big);
+    const dlab_at x = lab_put(&l, one, sizeof one), y = lab_put(&l, NULL, 4), from = lab_put(&l, big, n * sizeof *big);
     const dlab_at to = lab_put(&l, NULL, n * sizeof *big);
     for (int i = 0; i < 5000; i++) submit_add(&l, x, x, y, 1);
     for (int i = 0; i < 40; i++) {
@@ -73,14 +80,14 @@ END_TEST
 START_TEST(a_steady_step_allocates_nothing)
 {
     lab l = lab_open("cpu", "auto", 2);
-    const float one = 1;
-    const dlab_at x = lab_put(&l, &one, sizeof one), y = lab_put(&l, NULL, 4);
+    const float one[16] = {1};
+    const dlab_at x = lab_put(&l, one, sizeof one), y = lab_put(&l, NULL, 4);
     dlab_mem_stats before, after;
     dlab_mem_get_stats(l.mem, &before);
     for (int i = 0; i < 100; i++) {
         float got;
         submit_add(&l, x, x, y, 1);
-        ck_assert_int_eq(l.dev->ops->upload(l.dev, x, &one, sizeof one, NULL), DLAB_OK);
+        ck_assert_int_eq(l.dev->ops->upload(l.dev, x, one, sizeof one, NULL), DLAB_OK);
         lab_get(&l, y, &got, sizeof got);
     }
     dlab_mem_get_stats(l.mem, &after);
@@ -92,8 +99,8 @@ END_TEST
 START_TEST(launches_count_phases)
 {
     lab l = lab_open("cpu", "auto", 1);
-    const float one = 1;
-    const dlab_at x = lab_put(&l, &one, sizeof one), y = lab_put(&l, NULL, 4);
+    const float one[16] = {1};
+    const dlab_at x = lab_put(&l, one, sizeof one), y = lab_put(&l, NULL, 4);
     ck_assert_uint_eq(l.dev->ops->launches(l.dev), 0);
     submit_add(&l, x, x, y, 1);
     submit_add(&l, x, x, y, 1);
@@ -150,9 +157,14 @@ START_TEST(ranges_outside_a_buffer_are_refused)
     ck_assert_int_eq(ops->download(l.dev, v, wrapped, 8, &err), DLAB_EINTERNAL);
     ck_assert_int_eq(ops->copy(l.dev, b, past, 12, &err), DLAB_EINTERNAL);
     ck_assert_int_eq(ops->copy(l.dev, past, b, 12, &err), DLAB_EINTERNAL);
-    dlab_matmul_args a = {b, b, {.at = b, .dtype = DLAB_F32, .n = 5, .k = 1}, 1, false, false};
+    dlab_matmul_args a = {b, b, column(&l, b, 5), 1, false, false};
     ck_assert_int_eq(ops->submit(l.dev, DLAB_OP_matmul, &a, &err), DLAB_EINTERNAL);
     ck_assert_ptr_nonnull(strstr(err.msg, "matmul"));
+    a.w = (dlab_matrix){.at = b, .dtype = DLAB_F32, .n = 4, .k = 1};
+    ck_assert_int_eq(ops->submit(l.dev, DLAB_OP_matmul, &a, &err), DLAB_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.msg, "packed"));
+    const dlab_matrix stored = {.at = b, .dtype = DLAB_F32, .n = 4, .k = 1};
+    ck_assert_int_eq(ops->pack(l.dev, &stored, past, &a.w, &err), DLAB_EINTERNAL);
     lab_close(&l);
 }
 END_TEST

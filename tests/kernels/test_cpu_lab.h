@@ -54,6 +54,21 @@ static inline dlab_at lab_put(lab *l, const void *data, size_t bytes)
     return (dlab_at){*b, 0};
 }
 
+/* A matrix of n rows of k, as the device's products want it. */
+static inline dlab_matrix lab_weights(lab *l, const void *data, dlab_dtype t, int32_t n, int32_t k)
+{
+    dlab_error err = {0};
+    const dlab_matrix stored = {.at = lab_put(l, data, (size_t)n * dlab_dtype_bytes(t, k)), .dtype = t, .n = n, .k = k};
+    const dlab_device_opts opts = {1, l->dev->ops->variant(l->dev), l->mem};
+    const size_t bytes = l->dev->ops->packed_bytes(&opts, &stored);
+    if (bytes == 0) return stored;
+    dlab_matrix packed;
+    const dlab_status st = l->dev->ops->pack(l->dev, &stored, lab_put(l, NULL, bytes), &packed, &err);
+    ck_assert_msg(st == DLAB_OK, "pack: %s", err.msg);
+    ck_assert_uint_eq(packed.packed_bytes, bytes);
+    return packed;
+}
+
 static inline void lab_submit(lab *l, dlab_op op, void *args)
 {
     dlab_error err = {0};
