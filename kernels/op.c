@@ -67,10 +67,7 @@ static size_t floats(int64_t a, int64_t b) { return (size_t)a * (size_t)b * F32_
 
 static size_t row_bytes(const dlab_matrix *m) { return dlab_dtype_bytes(m->dtype, m->k); }
 
-static size_t matrix_bytes(const dlab_matrix *m)
-{
-    return m->layout ? m->packed_bytes : (size_t)m->n * row_bytes(m);
-}
+static size_t matrix_bytes(const dlab_matrix *m) { return m->layout ? m->packed_bytes : (size_t)m->n * row_bytes(m); }
 
 static size_t qact_bytes(int64_t rows, int64_t k)
 {
@@ -239,11 +236,8 @@ int dlab_op_operands(dlab_op op, const void *args, dlab_operand *out)
     return l.n;
 }
 
-dlab_status dlab_op_check(dlab_op op, const void *args, dlab_error *err)
+dlab_status dlab_operands_check(dlab_op op, const dlab_operand *o, int n, dlab_error *err)
 {
-    if ((unsigned)op >= DLAB_OP_N) return DLAB_FAIL(err, DLAB_EINTERNAL, "op %d does not exist", (int)op);
-    dlab_operand o[DLAB_MAX_OPERANDS];
-    const int n = dlab_op_operands(op, args, o);
     for (int i = 0; i < n; i++) {
         const dlab_at *at = &o[i].at;
         if (at->off <= at->buf.bytes && o[i].bytes <= at->buf.bytes - at->off) continue;
@@ -251,4 +245,11 @@ dlab_status dlab_op_check(dlab_op op, const void *args, dlab_error *err)
                          dlab_op_name(op), i, o[i].bytes, at->off, at->buf.bytes);
     }
     return DLAB_OK;
+}
+
+dlab_status dlab_op_check(dlab_op op, const void *args, dlab_error *err)
+{
+    if ((unsigned)op >= DLAB_OP_N) return DLAB_FAIL(err, DLAB_EINTERNAL, "op %d does not exist", (int)op);
+    dlab_operand o[DLAB_MAX_OPERANDS];
+    return dlab_operands_check(op, o, dlab_op_operands(op, args, o), err);
 }

@@ -343,12 +343,13 @@ typedef struct {
 #define DLAB_MAX_OPERANDS 9
 
 /* bytes_read and bytes_written: what must cross the memory bus once (weights once an op, activations, the visited part of
- * the cache with its scales); flops: two a multiply-add. kv_bytes: the part of bytes_read that comes from the cache;
+ * the cache with its scales); flops: two a multiply-add; int8_flops: those of them
+ * whose factors are int8. kv_bytes: the part of bytes_read that comes from the cache;
  * kv_dense_bytes: what that would be if every row visited all tokens 0 … pos. inter_bytes: what attention writes and reads
  * back of its own intermediate results: scores and probabilities (part of bytes_*), or the pieces' partial results (not
  * part of them: they stay in a cache). */
 typedef struct {
-    double bytes_read, bytes_written, kv_bytes, kv_dense_bytes, inter_bytes, flops;
+    double bytes_read, bytes_written, kv_bytes, kv_dense_bytes, inter_bytes, flops, int8_flops;
 } dlab_op_cost;
 
 const char *dlab_op_name(dlab_op op);
@@ -357,6 +358,8 @@ size_t dlab_op_args_size(dlab_op op);
 int dlab_op_operands(dlab_op op, const void *args, dlab_operand *out);
 /* DLAB_EINTERNAL names the op and the operand whose range leaves its buffer; devices call it before they run an op. */
 dlab_status dlab_op_check(dlab_op op, const void *args, dlab_error *err);
+/* The same of operands that are known already. */
+dlab_status dlab_operands_check(dlab_op op, const dlab_operand *o, int n, dlab_error *err);
 /* `desc` is the host's copy of the descriptor that the op will see. Adds to *out. */
 void dlab_op_add_cost(dlab_op op, const void *args, const dlab_desc_head *desc, dlab_op_cost *out);
 

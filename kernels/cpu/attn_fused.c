@@ -158,4 +158,4 @@ static void fused_run(const void *args, int phase, int64_t begin, int64_t end, v
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(attn_fused) = {"attn_fused", 2, fused_tasks, fused_run, fused_scratch};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(attn_fused) = {"attn_fused", 2, fused_tasks, fused_run, fused_scratch, false};

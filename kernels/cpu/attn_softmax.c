@@ -24,4 +24,4 @@ static void softmax_run(const void *args, int phase, int64_t begin, int64_t end,
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(attn_softmax) = {"attn_softmax", 1, softmax_tasks, softmax_run, NULL};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(attn_softmax) = {"attn_softmax", 1, softmax_tasks, softmax_run, NULL, false};

@@ -17,6 +17,9 @@ typedef struct {
     /* Tasks begin … end − 1. scratch: this thread's own, of scratch_bytes(args), 64-byte aligned, of any content. */
     void (*run)(const void *args, int phase, int64_t begin, int64_t end, void *scratch);
     size_t (*scratch_bytes)(const void *args); /* NULL: none */
+    /* One phase, and of operands that are [rows, …] task r touches row r only. Then the same rows of the next such op may
+     * follow at once, without a meeting. */
+    bool by_row;
 } dlab_cpu_kernel;
 
 /* Parallel to dlab_isa_list: for each instruction set a table of DLAB_OP_N kernels. */

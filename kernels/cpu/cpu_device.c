@@ -1,5 +1,7 @@
 /* The device `cpu`: commands are listed as they are submitted and run in one go at `sync`, by all threads of a team.
  * Every thread walks the list; the tasks of a phase are claimed from a counter, and all meet before the next phase.
+ * Commands that do not need each other's results share one phase: side by side where their operands are apart, or row by row
+ * where each goes on with the rows that the one before has made.
  *
  * The list, the staging area for uploads and the threads' scratch are made with the device, from its scratch pool;
  * scratch grows only for an op larger than any before it. When the list or the staging area is
@@ -20,6 +22,7 @@
 #define CLAIMS_A_THREAD 8 /* of a phase: enough to even out, few enough to stay cheap */
 #define COPY_PIECE      ((size_t)1 << 18)
 #define ALIGNMENT       64
+#define MAX_GROUP       6 /* commands of one phase */
 
 typedef struct {
     void *dst;
@@ -27,8 +30,15 @@ typedef struct {
     size_t bytes;
 } copy_args;
 
+typedef enum {
+    LINK_AFTER,  /* all meet before it */
+    LINK_BESIDE, /* at once with the ones before */
+    LINK_ROWS    /* each claim of the one before goes on with it */
+} command_link;
+
 typedef struct {
     const dlab_cpu_kernel *kernel;
+    command_link link;
     _Atomic int64_t next[DLAB_CPU_MAX_PHASES]; /* the next task of each phase that nobody has claimed */
     union {
         dlab_op_args op;
@@ -50,6 +60,13 @@ typedef struct {
     char *scratch;
     size_t scratch_bytes; /* a thread */
     uint64_t n_launches;
+    /* The group that the next command may join: what its commands touch. */
+    struct {
+        size_t first; /* command */
+        int n;        /* 0: none may join */
+        dlab_operand operand[MAX_GROUP][DLAB_MAX_OPERANDS];
+        int n_operands[MAX_GROUP];
+    } group;
 } cpu_device;
 
 #define COMMAND_BYTES (MAX_COMMANDS * sizeof(command))
@@ -76,30 +93,49 @@ static void copy_run(const void *args, int phase, int64_t begin, int64_t end, vo
     memmove((char *)a->dst + from, (const char *)a->src + from, to - from);
 }
 
-static const dlab_cpu_kernel copy_kernel = {"copy", 1, copy_tasks, copy_run, NULL};
+static const dlab_cpu_kernel copy_kernel = {"copy", 1, copy_tasks, copy_run, NULL, false};
 
-static void run_phase(command *c, int phase, int n_threads, void *scratch)
+/* A command's tasks, and of the `followers` that go on row by row the same. */
+static void run_phase(command *c, int followers, int phase, int n_threads, void *scratch)
 {
     const int64_t n = c->kernel->tasks(&c->args, phase);
     const int64_t claim = dlab_max_i64(1, n / ((int64_t)n_threads * (n_threads > 1 ? CLAIMS_A_THREAD : 1)));
     for (;;) {
         const int64_t begin = atomic_fetch_add_explicit(&c->next[phase], claim, memory_order_relaxed);
         if (begin >= n) return;
-        c->kernel->run(&c->args, phase, begin, dlab_min_i64(begin + claim, n), scratch);
+        const int64_t end = dlab_min_i64(begin + claim, n);
+        for (int i = 0; i <= followers; i++) c[i].kernel->run(&c[i].args, phase, begin, end, scratch);
     }
+}
+
+static bool is_op(const command *c) { return c->kernel != &copy_kernel && c->kernel != &dlab_cpu_pack_kernel; }
+
+/* Whether there was anything to do, which all threads find the same. */
+static bool run_group(cpu_device *d, command *c, const command *end, int phase, int thread, int n_threads)
+{
+    bool any = false;
+    char *scratch = d->scratch + (size_t)thread * d->scratch_bytes;
+    while (c < end) {
+        int followers = 0;
+        while (c + followers + 1 < end && c[followers + 1].link == LINK_ROWS) followers++;
+        if (c->kernel->tasks(&c->args, phase) > 0) {
+            any = true;
+            if (thread == 0 && is_op(c)) d->n_launches += 1 + (uint64_t)followers;
+            run_phase(c, followers, phase, n_threads, scratch);
+        }
+        c += 1 + followers;
+    }
+    return any;
 }
 
 static void walk(void *ctx, int thread, int n_threads)
 {
     cpu_device *d = ctx;
-    for (size_t i = 0; i < d->n_commands; i++) {
-        command *c = &d->commands[i];
-        for (int phase = 0; phase < c->kernel->n_phases; phase++) {
-            if (c->kernel->tasks(&c->args, phase) == 0) continue; /* the same for all threads: nobody waits alone */
-            if (thread == 0 && c->kernel != &copy_kernel && c->kernel != &dlab_cpu_pack_kernel) d->n_launches++;
-            run_phase(c, phase, n_threads, d->scratch + (size_t)thread * d->scratch_bytes);
-            dlab_team_barrier(d->team);
-        }
+    for (size_t i = 0, next; i < d->n_commands; i = next) {
+        for (next = i + 1; next < d->n_commands && d->commands[next].link != LINK_AFTER; next++)
+            ;
+        for (int phase = 0; phase < d->commands[i].kernel->n_phases; phase++)
+            if (run_group(d, &d->commands[i], &d->commands[next], phase, thread, n_threads)) dlab_team_barrier(d->team);
     }
 }
 
@@ -108,6 +144,7 @@ static void run_list(cpu_device *d)
     if (d->n_commands > 0) dlab_team_run(d->team, walk, d);
     d->n_commands = 0;
     d->n_staged = 0;
+    d->group.n = 0;
 }
 
 static command *new_command(cpu_device *d, const dlab_cpu_kernel *kernel)
@@ -115,8 +152,65 @@ static command *new_command(cpu_device *d, const dlab_cpu_kernel *kernel)
     if (d->n_commands == MAX_COMMANDS) run_list(d);
     command *c = &d->commands[d->n_commands++];
     c->kernel = kernel;
+    c->link = LINK_AFTER;
+    d->group.n = 0;
     for (int i = 0; i < DLAB_CPU_MAX_PHASES; i++) atomic_store_explicit(&c->next[i], 0, memory_order_relaxed);
     return c;
+}
+
+/* ---- which commands share a phase ---- */
+
+typedef enum { APART, SAME_ROWS, TANGLED } relation;
+
+/* Of one command's operands to another's: apart where no byte that either writes is the other's. */
+static relation relate(const dlab_operand *a, int n_a, const dlab_operand *b, int n_b)
+{
+    relation r = APART;
+    for (int i = 0; i < n_a; i++) {
+        const char *from = dlab_host_ptr(a[i].at);
+        for (int j = 0; j < n_b; j++) {
+            if (((a[i].access | b[j].access) & DLAB_WRITE) == 0) continue;
+            const char *other = dlab_host_ptr(b[j].at);
+            if (from + a[i].bytes <= other || other + b[j].bytes <= from) continue;
+            if (from != other || a[i].bytes != b[j].bytes) return TANGLED;
+            r = SAME_ROWS;
+        }
+    }
+    return r;
+}
+
+/* How a command with these operands may go along with the group. */
+static command_link link_of(const cpu_device *d, const command *c, const dlab_operand *o, int n)
+{
+    const int count = d->group.n;
+    if (count == 0 || count == MAX_GROUP || c->kernel->n_phases > 1) return LINK_AFTER;
+    const command *members = &d->commands[d->group.first];
+    int chain = count - 1; /* where the last chain begins */
+    while (members[chain].link == LINK_ROWS) chain--;
+    command_link link = LINK_BESIDE;
+    for (int i = count - 1; i >= 0; i--) {
+        const relation r = relate(d->group.operand[i], d->group.n_operands[i], o, n);
+        if (r == APART) continue;
+        const bool aligned = r == SAME_ROWS && i >= chain && members[i].kernel->by_row && c->kernel->by_row &&
+                             members[i].kernel->tasks(&members[i].args, 0) == c->kernel->tasks(&c->args, 0);
+        if (!aligned) return LINK_AFTER;
+        link = LINK_ROWS;
+    }
+    return link;
+}
+
+/* Behind the group if it may, else a group of its own. `group_n` is the group's before the command was listed. */
+static void join_group(cpu_device *d, command *c, int group_n, const dlab_operand *o, int n)
+{
+    d->group.n = group_n;
+    c->link = link_of(d, c, o, n);
+    if (c->link == LINK_AFTER) {
+        d->group.first = (size_t)(c - d->commands);
+        d->group.n = 0;
+    }
+    memcpy(d->group.operand[d->group.n], o, (size_t)n * sizeof *o);
+    d->group.n_operands[d->group.n++] = n;
+    if (c->kernel->n_phases > 1) d->group.n = 0;
 }
 
 static void list_copy(cpu_device *d, void *dst, const void *src, size_t bytes)
@@ -236,12 +330,16 @@ static size_t cpu_packed_bytes(const dlab_device_opts *opts, const dlab_matrix *
     return dlab_pack_bytes(in, dlab_isa_lanes(isa));
 }
 
+static dlab_status cpu_packed(dlab_device *dev, const dlab_matrix *in, dlab_at at, dlab_matrix *out, dlab_error *err)
+{
+    *out = dlab_packed_matrix(in, at, dlab_isa_lanes(self(dev)->isa));
+    return check_range(at, out->packed_bytes, "pack", err);
+}
+
 static dlab_status cpu_pack(dlab_device *dev, const dlab_matrix *in, dlab_at to, dlab_matrix *out, dlab_error *err)
 {
-    cpu_device *d = self(dev);
-    *out = dlab_packed_matrix(in, to, dlab_isa_lanes(d->isa));
-    DLAB_TRY(check_range(to, out->packed_bytes, "pack", err));
-    new_command(d, &dlab_cpu_pack_kernel)->args.pack = (dlab_pack_args){*in, *out};
+    DLAB_TRY(cpu_packed(dev, in, to, out, err));
+    new_command(self(dev), &dlab_cpu_pack_kernel)->args.pack = (dlab_pack_args){*in, *out};
     return DLAB_OK;
 }
 
@@ -283,13 +381,19 @@ static dlab_status cpu_copy(dlab_device *dev, dlab_at dst, dlab_at src, size_t b
 static dlab_status cpu_submit(dlab_device *dev, dlab_op op, void *args, dlab_error *err)
 {
     cpu_device *d = self(dev);
-    DLAB_TRY(dlab_op_check(op, args, err));
+    dlab_operand o[DLAB_MAX_OPERANDS];
+    const int n = dlab_op_operands(op, args, o);
+    DLAB_TRY(dlab_operands_check(op, o, n, err));
     if (op == DLAB_OP_matmul && ((const dlab_matmul_args *)args)->w.layout != dlab_isa_lanes(d->isa))
         return DLAB_FAIL(err, DLAB_EINTERNAL, "matmul: the cpu device multiplies packed weights only");
     const dlab_cpu_kernel *kernel = d->kernels[op];
     const size_t need = kernel->scratch_bytes ? kernel->scratch_bytes(args) : 0;
     if (need > d->scratch_bytes) DLAB_TRY(grow_scratch(d, need, err));
-    memcpy(&new_command(d, kernel)->args.op, args, dlab_op_args_size(op));
+    if (d->n_commands == MAX_COMMANDS) run_list(d);
+    const int group_n = d->group.n;
+    command *c = new_command(d, kernel);
+    memcpy(&c->args.op, args, dlab_op_args_size(op));
+    join_group(d, c, group_n, o, n);
     return DLAB_OK;
 }
 
@@ -321,6 +425,7 @@ const dlab_device_ops dlab_device_cpu = {
     .free = cpu_free,
     .import = cpu_import,
     .pack = cpu_pack,
+    .packed = cpu_packed,
     .packed_bytes = cpu_packed_bytes,
     .upload = cpu_upload,
     .download = cpu_download,

@@ -69,4 +69,4 @@ static void pack_run(const void *args, int phase, int64_t begin, int64_t end, vo
     }
 }
 
-const dlab_cpu_kernel dlab_cpu_pack_kernel = {"pack", 1, pack_tasks, pack_run, NULL};
+const dlab_cpu_kernel dlab_cpu_pack_kernel = {"pack", 1, pack_tasks, pack_run, NULL, false};

@@ -49,4 +49,4 @@ static void embed_run(const void *args, int phase, int64_t begin, int64_t end, v
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(embed) = {"embed", 1, embed_tasks, embed_run, embed_scratch};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(embed) = {"embed", 1, embed_tasks, embed_run, embed_scratch, true};

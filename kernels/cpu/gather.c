@@ -19,4 +19,4 @@ static void gather_run(const void *args, int phase, int64_t begin, int64_t end, 
         memcpy(out + i * a->dim, x + (int64_t)logits[i].row * a->dim, (size_t)a->dim * sizeof *x);
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(gather) = {"gather", 1, gather_tasks, gather_run, NULL};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(gather) = {"gather", 1, gather_tasks, gather_run, NULL, true};

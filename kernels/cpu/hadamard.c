@@ -47,4 +47,4 @@ static void hadamard_run(const void *args, int phase, int64_t begin, int64_t end
     for (int64_t i = begin * row; i < end * row; i += n) transform(x + i, n, work, work + a->head_dim);
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(hadamard) = {"hadamard", 1, hadamard_tasks, hadamard_run, hadamard_scratch};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(hadamard) = {"hadamard", 1, hadamard_tasks, hadamard_run, hadamard_scratch, true};

@@ -82,4 +82,4 @@ static void matmul_run(const void *args, int phase, int64_t begin, int64_t end, 
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(matmul) = {"matmul", 1, matmul_tasks, matmul_run, matmul_scratch};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(matmul) = {"matmul", 1, matmul_tasks, matmul_run, matmul_scratch, false};

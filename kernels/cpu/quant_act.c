@@ -58,4 +58,4 @@ static void quant_run(const void *args, int phase, int64_t begin, int64_t end, v
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(quant_act) = {"quant_act", 1, quant_tasks, quant_run, NULL};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(quant_act) = {"quant_act", 1, quant_tasks, quant_run, NULL, true};

@@ -49,4 +49,4 @@ static void rmsnorm_run(const void *args, int phase, int64_t begin, int64_t end,
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(rmsnorm) = {"rmsnorm", 1, rmsnorm_tasks, rmsnorm_run, NULL};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(rmsnorm) = {"rmsnorm", 1, rmsnorm_tasks, rmsnorm_run, NULL, true};

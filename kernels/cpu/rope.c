@@ -37,4 +37,4 @@ static void rope_run(const void *args, int phase, int64_t begin, int64_t end, vo
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(rope) = {"rope", 1, rope_tasks, rope_run, NULL};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(rope) = {"rope", 1, rope_tasks, rope_run, NULL, true};

@@ -107,4 +107,4 @@ static void sample_run(const void *args, int phase, int64_t begin, int64_t end, 
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(sample) = {"sample", 1, sample_tasks, sample_run, sample_scratch};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(sample) = {"sample", 1, sample_tasks, sample_run, sample_scratch, false};

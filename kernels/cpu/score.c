@@ -32,4 +32,4 @@ static void score_run(const void *args, int phase, int64_t begin, int64_t end, v
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(score) = {"score", 1, score_tasks, score_run, NULL};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(score) = {"score", 1, score_tasks, score_run, NULL, false};

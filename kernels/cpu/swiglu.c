@@ -1,14 +1,11 @@
-/* silu(gate) · up. A task is a piece of the flat array. */
+/* silu(gate) · up. A task is a row. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
-
-#define PIECE 1024
 
 static int64_t swiglu_tasks(const void *args, int phase)
 {
     (void)phase;
-    const dlab_swiglu_args *a = args;
-    return dlab_ceil_div((int64_t)a->n_rows * a->dim, PIECE);
+    return ((const dlab_swiglu_args *)args)->n_rows;
 }
 
 DLAB_INLINE vf silu_mul(vf gate, vf up)
@@ -24,10 +21,10 @@ static void swiglu_run(const void *args, int phase, int64_t begin, int64_t end, 
     const dlab_swiglu_args *a = args;
     const float *gate = dlab_host_ptr(a->gate), *up = dlab_host_ptr(a->up);
     float *out = dlab_host_ptr(a->out);
-    const int64_t n = dlab_min_i64(end * PIECE, (int64_t)a->n_rows * a->dim);
-    int64_t i = begin * PIECE;
+    const int64_t n = end * a->dim;
+    int64_t i = begin * a->dim;
     for (; i + VF <= n; i += VF) vf_store(out + i, silu_mul(vf_load(gate + i), vf_load(up + i)));
     if (i < n) vf_store_n(out + i, n - i, silu_mul(vf_load_n(gate + i, n - i), vf_load_n(up + i, n - i)));
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(swiglu) = {"swiglu", 1, swiglu_tasks, swiglu_run, NULL};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(swiglu) = {"swiglu", 1, swiglu_tasks, swiglu_run, NULL, true};

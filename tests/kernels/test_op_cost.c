@@ -31,7 +31,9 @@ START_TEST(matmul_cost)
     const small_desc d = desc_of(0, 0, 0, 0);
     dlab_matmul_args a = {.w = {.dtype = DLAB_Q4_1, .n = 7, .k = 64}, .n_rows = 3};
     costs(cost_of(DLAB_OP_matmul, &a, &d.head), 3 * 64 * 4 + 7 * 40, 3 * 7 * 4, 0, 2 * 3 * 7 * 64);
+    ck_assert_double_eq(cost_of(DLAB_OP_matmul, &a, &d.head).int8_flops, 0);
     a.quantized = a.accumulate = true;
+    ck_assert_double_eq(cost_of(DLAB_OP_matmul, &a, &d.head).int8_flops, 2 * 3 * 7 * 64);
     costs(cost_of(DLAB_OP_matmul, &a, &d.head), 3 * 80 + 7 * 40 + 84, 84, 0, 2 * 3 * 7 * 64);
     dlab_op_cost sum = {0}; /* adds */
     dlab_op_add_cost(DLAB_OP_matmul, &a, &d.head, &sum);
