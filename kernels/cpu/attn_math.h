@@ -136,7 +136,7 @@ DLAB_INLINE void scores_as(const attn_query *query, int64_t n, const attn_part *
 {
     for (int64_t t = p->begin; t < p->end; t += VF) {
         int64_t i = 0;
-        for (int64_t c = 0; c < VF; c++) fetch_token(p->l, t + LIST_AHEAD + c);
+        for (int64_t c = 0; c < VF && p->fetch; c++) fetch_token(p->l, t + LIST_AHEAD + c);
         for (; i + DOT_ROWS <= n; i += DOT_ROWS) score_tokens(query + i, DOT_ROWS, p, t, type, kind);
 #if DOT_ROWS >= 4
         if (n - i == 3) score_tokens(query + i, 3, p, t, type, kind);
@@ -253,12 +253,14 @@ DLAB_INLINE void values_group(const attn_sum *sum, const int queries, const attn
 DLAB_INLINE void values_as(const attn_sum *sum, int64_t n, const attn_part *p, const dlab_dtype type)
 {
     int64_t i = 0;
-    for (; i + VALUE_QUERIES <= n; i += VALUE_QUERIES) values_group(sum + i, VALUE_QUERIES, p, i == 0, type);
+    bool fetch = p->fetch;
+    for (; i + VALUE_QUERIES <= n; i += VALUE_QUERIES, fetch = false)
+        values_group(sum + i, VALUE_QUERIES, p, fetch, type);
 #if VALUE_QUERIES >= 4
-    if (n - i == 3) values_group(sum + i, 3, p, i == 0, type);
-    if (n - i == 2) values_group(sum + i, 2, p, i == 0, type);
+    if (n - i == 3) values_group(sum + i, 3, p, fetch, type);
+    if (n - i == 2) values_group(sum + i, 2, p, fetch, type);
 #endif
-    if (n - i == 1) values_group(sum + i, 1, p, i == 0, type);
+    if (n - i == 1) values_group(sum + i, 1, p, fetch, type);
 }
 
 /* Puts the tokens' scales into the weights; what their zero points add is the same for all elements. */

@@ -2,13 +2,14 @@
 #ifndef DLAB_KERNELS_CPU_ATTN_PIECE_H
 #define DLAB_KERNELS_CPU_ATTN_PIECE_H
 
-#include "kernels/cpu/attn_math.h"
+#include "kernels/cpu/attn_wide.h"
 
 #define SCORES_STRIDE (DLAB_ATTN_PIECE + VF) /* floats from one query's scores to the next one's */
 
 /* A thread's scratch for one group. */
 typedef struct {
     attn_list *keys, *values;
+    attn_wide wide;
     attn_query *query, *own; /* own: with the scales of channels */
     attn_sum *sum;
     float *scores; /* [queries, SCORES_STRIDE] */
@@ -25,13 +26,14 @@ static inline size_t attn_work_at(const attn *a, char *at, attn_work *out)
     const size_t n = (size_t)attn_most_queries(a),
                  scales = attn_room((size_t)attn_list_scales(a->kv) + VF, sizeof(float));
     const bool channel = a->kv->k.scales == DLAB_SCALES_CHANNEL;
-    const size_t parts[] = {2 * attn_room(1, sizeof(attn_list)),
+    const size_t parts[] = {3 * attn_room(1, sizeof(attn_list)),
                             4 * scales,
                             attn_room(n * SCORES_STRIDE, sizeof(float)),
                             attn_room(n, sizeof(attn_query)),
                             attn_room(n, sizeof(attn_query)),
                             attn_room(n, sizeof(attn_sum)),
-                            channel ? attn_room(n * (size_t)a->kv->head_dim, sizeof(float)) : 0};
+                            channel ? attn_room(n * (size_t)a->kv->head_dim, sizeof(float)) : 0,
+                            attn_room(attn_wide_floats(a->kv->head_dim), sizeof(float))};
     void *place[sizeof parts / sizeof parts[0]];
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -42,6 +44,8 @@ static inline size_t attn_work_at(const attn *a, char *at, attn_work *out)
     *out = (attn_work){.scores = place[2], .query = place[3], .own = place[4], .sum = place[5], .space = place[6]};
     out->keys = place[0];
     out->values = (attn_list *)(void *)((char *)place[0] + attn_room(1, sizeof(attn_list)));
+    out->wide.list = (attn_list *)(void *)((char *)place[0] + 2 * attn_room(1, sizeof(attn_list)));
+    out->wide.room = place[7];
     float *words = place[1];
     const size_t apart = scales / sizeof(float);
     out->keys->scale = words;
@@ -76,6 +80,14 @@ static inline void attn_piece_scores(const attn_tile *t, int64_t n, const attn_w
     const float scale = t->a->scale;
     const attn_part sealed = {w->keys, 0, w->keys->n_sealed, w->keys->dim, scale, true};
     const attn_part tail = {w->keys, w->keys->n_sealed, w->keys->n, w->keys->dim, scale, true};
+    const bool channels = k->scales == DLAB_SCALES_CHANNEL;
+    if (k->dtype == DLAB_U8 && !channels)
+        for (int64_t i = 0; i < n; i++) w->query[i].sum = sum_of(w->query[i].q, w->keys->dim);
+    if (!channels && attn_widens(w->keys, n, k->dtype)) {
+        wide_scores(&w->wide, w->query, n, &sealed, k->dtype);
+        wide_scores(&w->wide, w->query, n, &tail, DLAB_F16);
+        return;
+    }
     switch (k->dtype) {
     case DLAB_F16:
         scores_as(w->query, n, &sealed, DLAB_F16, SCORE_PLAIN);
@@ -93,12 +105,10 @@ static inline void attn_piece_scores(const attn_tile *t, int64_t n, const attn_w
         scores_as(w->query, n, &sealed, DLAB_E5M2, SCORE_SCALED);
         break;
     case DLAB_U8:
-        if (k->scales == DLAB_SCALES_CHANNEL) {
+        if (channels)
             scores_by_channel(w->query, n, &sealed, w->own, w->space);
-            break;
-        }
-        for (int64_t i = 0; i < n; i++) w->query[i].sum = sum_of(w->query[i].q, w->keys->dim);
-        scores_as(w->query, n, &sealed, DLAB_U8, SCORE_SCALED);
+        else
+            scores_as(w->query, n, &sealed, DLAB_U8, SCORE_SCALED);
         break;
     default:
         scores_as(w->query, n, &sealed, DLAB_F32, SCORE_PLAIN);
@@ -114,6 +124,11 @@ static inline void attn_piece_values(const attn_tile *t, int64_t n, const attn_w
     const attn_part sealed = {w->values, 0, w->values->n_sealed, w->values->dim, 1, true};
     const attn_part tail = {w->values, w->values->n_sealed, w->values->n, w->values->dim, 1, true};
     if (v->dtype == DLAB_U8 || v->dtype == DLAB_E4M3 || v->dtype == DLAB_E5M2) fold_scales(w->sum, n, &sealed);
+    if (attn_widens(w->values, n, v->dtype)) {
+        wide_values(&w->wide, w->sum, n, &sealed, v->dtype);
+        wide_values(&w->wide, w->sum, n, &tail, DLAB_F16);
+        return;
+    }
     switch (v->dtype) {
     case DLAB_F16:
         values_as(w->sum, n, &sealed, DLAB_F16);
