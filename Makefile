@@ -4,9 +4,9 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: help deps build demo test install lint format asan tsan cov fuzz bench clean
+.PHONY: help deps build demo test install lint format asan tsan cov fuzz bench bench-peer clean
 help: ## these names
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /'
 
 deps: ## installs what the build needs with apt (DLAB_NO_APT=1: only says what is missing)
 	@tools/deps.sh build
@@ -32,5 +32,7 @@ fuzz: ## each fuzz target, FUZZ_SECONDS (60) and at least 100 000 executions
 	@tools/fuzz.sh
 bench: build ## prompt processing and generation speed of the model, as llama-bench would show
 	@build/release/dlab bench
+bench-peer: ## the same against llama.cpp, in turns, with an interval (CASES, QUICK=1: docs/peers.md)
+	@tools/bench_peer.sh
 clean: ## removes the build folder
 	@rm -rf build

@@ -214,6 +214,17 @@ dlab_status dlab_dir_make(const char *path, dlab_error *err)
 
 bool dlab_file_exists(const char *path) { return access(path, F_OK) == 0; }
 
+bool dlab_cache_path(const char *rel, char *buf, size_t size)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (cache && *cache)
+        n = snprintf(buf, size, "%s/decodelab/%s", cache, rel);
+    else if (home && *home)
+        n = snprintf(buf, size, "%s/.cache/decodelab/%s", home, rel);
+    return n > 0 && (size_t)n < size;
+}
+
 dlab_status dlab_file_hash(const char *path, uint64_t *out, dlab_error *err)
 {
     int fd = -1;

@@ -18,6 +18,8 @@ dlab_status dlab_file_write_atomic(const char *path, const void *data, size_t n,
 dlab_status dlab_file_publish(const char *tmp, const char *path, dlab_error *err);
 dlab_status dlab_dir_make(const char *path, dlab_error *err); /* with parents; existing is fine */
 bool dlab_file_exists(const char *path);
+/* $XDG_CACHE_HOME/decodelab/rel, else ~/.cache/decodelab/rel. False: neither is known, or the path is too long. */
+bool dlab_cache_path(const char *rel, char *buf, size_t size);
 /* xxHash64 of the file's bytes. */
 dlab_status dlab_file_hash(const char *path, uint64_t *out, dlab_error *err);
 

@@ -44,3 +44,19 @@ void dlab_text_bytes(double bytes, char *buf, size_t size)
     }
     snprintf(buf, size, u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
 }
+
+void dlab_last_line_add(dlab_last_line *l, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t used = strlen(l->partial);
+        if (bytes[i] == '\n') {
+            if (used > 0) memcpy(l->whole, l->partial, used + 1);
+            l->partial[0] = 0;
+        } else if (used + 1 < sizeof l->partial) {
+            l->partial[used] = (unsigned char)bytes[i] < ' ' ? ' ' : bytes[i];
+            l->partial[used + 1] = 0;
+        }
+    }
+}
+
+const char *dlab_last_line_text(const dlab_last_line *l) { return *l->partial ? l->partial : l->whole; }

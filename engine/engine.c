@@ -40,7 +40,8 @@ static dlab_status create_device(dlab_engine *e, dlab_error *err)
     dlab_device_opts opts = {.threads = (int)p->threads, .isa = p->isa, .mem = e->mem};
     DLAB_TRY(dlab_device_open(p->device, &opts, &e->fwd.dev, err));
     dlab_device *dev = e->fwd.dev;
-    DLAB_TRY(dlab_weights_create(dev, &opts, e->model, &e->weights, err));
+    const bool in_file = strcmp(p->weights_packed, "file") == 0;
+    DLAB_TRY(dlab_weights_create(dev, &opts, e->model, in_file, &e->weights, err));
     for (int i = 0; i < DLAB_BUFFER_N; i++) {
         if (e->plan.bytes[i] == 0) continue;
         DLAB_TRY(dev->ops->alloc(dev, dlab_buffer_pool((dlab_buffer)i), e->plan.bytes[i], &e->fwd.buf[i], err));

@@ -24,6 +24,7 @@ typedef struct {
     char kv_pool[DLAB_PARAM_STR]; /* "auto"; "N blocks"; bytes; "P%" of memory_limit. Effective: bytes */
     bool kv_prefix_cache;
     const char *weights_dtype;
+    const char *weights_packed;
     const char *compute;
     const char *attention_kernel, *attention_pattern;
     int64_t attention_window, attention_stride, attention_block, attention_sinks;
@@ -70,7 +71,7 @@ typedef struct {
     int64_t n_params;
     int64_t weight_bytes;      /* as stored; a tied head once */
     int64_t step_weight_bytes; /* what one step of one row reads: without the embedding table unless it is the head */
-    uint64_t hash;             /* xxHash64 of the file's head, size and sampled content; of the recipe when synthetic */
+    uint64_t hash;             /* xxHash3 of the file's head and of all weights; xxHash64 of the recipe when synthetic */
 } dlab_model_info;
 
 /* spec: a path to a GGUF v3 file, or "synthetic:NAME" (random weights of fixed seed; `dlab list` has the names).
@@ -182,6 +183,7 @@ typedef struct {
     int32_t budget;                                    /* batch.token_budget if the plan set one, else 0 */
     int64_t launches;
     double bytes, kv_bytes, flops;      /* declared by the ops */
+    double int8_flops;                  /* those of them that multiply int8 with int8 */
     double kv_dense_bytes, inter_bytes; /* dlab_op_cost */
     int32_t preempted;                  /* sequences that gave their place back in this step, to be computed again */
     int32_t growths;                    /* of the store, in this step */
@@ -211,6 +213,20 @@ void dlab_engine_unprime(dlab_engine *e); /* releases all of them */
  * and logits [n_last, vocab], each only if not NULL. n_last ≤ n. Needs an idle engine. */
 dlab_status dlab_engine_score(dlab_engine *e, const int32_t *ids, int64_t n, int64_t n_last, double *nll, int32_t *top1,
                               float *logits, dlab_error *err);
+
+/* ---- peaks of a device: what it does in a second when it does nothing else ------------------------------------------- */
+
+typedef struct dlab_prober dlab_prober;
+
+/* isa "auto" is the best there is. The device and its threads live as long as the prober. */
+dlab_status dlab_prober_create(const char *device, int threads, const char *isa, dlab_prober **out, dlab_error *err);
+void dlab_prober_destroy(dlab_prober *p);
+/* Each is the best of tries that go on for about so many seconds; there is at least one. DLAB_ENOTBUILT: the device has no
+ * probes. read: the threads read `bytes` again and again, each its own part. f32, int8: the arithmetic of the products, two
+ * operations a multiply-add. */
+dlab_status dlab_prober_read(dlab_prober *p, int64_t bytes, double seconds, double *bytes_ps, dlab_error *err);
+dlab_status dlab_prober_f32(dlab_prober *p, double seconds, double *flop_ps, dlab_error *err);
+dlab_status dlab_prober_int8(dlab_prober *p, double seconds, double *op_ps, dlab_error *err);
 
 /* ---- planner ------------------------------------------------------------------------------------------------------- */
 

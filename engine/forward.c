@@ -18,28 +18,30 @@ static dlab_at at(const step *s, dlab_buffer b) { return (dlab_at){s->c->buf[b],
         DLAB_TRY(dlab_record_op(&(s)->rec, DLAB_OP_##op, &op_args_, err));                                             \
     } while (0)
 
-static bool takes_quantized(const step *s, const dlab_matrix *w)
+static dlab_act input_of(const step *s, const dlab_matrix *w)
 {
-    return s->c->plan->int8 && dlab_dtype_block(w->dtype) > 1;
+    const dlab_act input = s->c->plan->input;
+    return dlab_act_fits(input, w->dtype) ? input : DLAB_ACT_F32;
 }
 
-/* One product; x is the f32 buffer, of which QACT holds the quantized form. */
+/* One product; x is the f32 buffer, of which QACT holds what the plan's products take. */
 static dlab_status product(step *s, dlab_buffer x, const dlab_matrix *w, dlab_buffer y, bool accumulate, int32_t n_rows,
                            dlab_error *err)
 {
-    bool q = takes_quantized(s, w);
-    RUN(s, matmul, .x = at(s, q ? DLAB_BUFFER_QACT : x), .y = at(s, y), .w = *w, .n_rows = n_rows, .quantized = q,
-        .accumulate = accumulate);
+    const dlab_act input = input_of(s, w);
+    RUN(s, matmul, .x = at(s, input == DLAB_ACT_F32 ? x : DLAB_BUFFER_QACT), .y = at(s, y), .w = *w, .n_rows = n_rows,
+        .input = input, .accumulate = accumulate);
     return DLAB_OK;
 }
 
-/* Activations are quantized once for all products that read them. */
+/* Activations are quantized, or rounded, once for all products that read them. */
 static dlab_status quantize_for(step *s, dlab_buffer x, int32_t n_rows, const dlab_matrix *const *w, size_t n,
                                 dlab_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!takes_quantized(s, w[i])) continue;
-        RUN(s, quant_act, .x = at(s, x), .y = at(s, DLAB_BUFFER_QACT), .n_rows = n_rows, .k = w[i]->k);
+        const dlab_act to = input_of(s, w[i]);
+        if (to == DLAB_ACT_F32) continue;
+        RUN(s, quant_act, .x = at(s, x), .y = at(s, DLAB_BUFFER_QACT), .n_rows = n_rows, .k = w[i]->k, .to = to);
         return DLAB_OK;
     }
     return DLAB_OK;

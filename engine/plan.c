@@ -24,17 +24,29 @@ dlab_pool dlab_buffer_pool(dlab_buffer b)
     return pools[b];
 }
 
-/* Whether most bytes of the layers' products are stored quantized. */
-static bool mostly_quantized(const dlab_model *m)
+/* Whether products of most bytes of the matrices can take such inputs. */
+static bool mostly_fit(const dlab_model *m, dlab_act input)
 {
-    size_t n = 0, quantized = 0, all = 0;
+    size_t n = 0, fit = 0, all = 0;
     const dlab_tensor *t = dlab_model_tensors(m, &n);
     for (size_t i = 0; i < n; i++) {
         if (t[i].n_dims < 2) continue;
         all += t[i].bytes;
-        if (dlab_dtype_block(t[i].dtype) > 1) quantized += t[i].bytes;
+        if (dlab_act_fits(input, t[i].dtype)) fit += t[i].bytes;
     }
-    return 2 * quantized > all;
+    return 2 * fit > all;
+}
+
+static dlab_status resolve_compute(dlab_resolved *r, const dlab_model *m, dlab_error *err)
+{
+    dlab_plan *p = &r->plan;
+    if (strcmp(p->compute, "auto") == 0) p->compute = mostly_fit(m, DLAB_ACT_INT8) ? "int8" : "f32";
+    if (strcmp(p->compute, "int8") == 0) r->input = DLAB_ACT_INT8;
+    if (strcmp(p->compute, "bf16") == 0) r->input = DLAB_ACT_BF16;
+    if (mostly_fit(m, r->input)) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                     "compute: %s needs %s weights, and most of this model's are %s: use compute: auto", p->compute,
+                     r->input == DLAB_ACT_INT8 ? "quantized" : "bf16", dlab_model_get_info(m)->type);
 }
 
 static dlab_status resolve_names(dlab_resolved *r, const dlab_model *m, dlab_error *err)
@@ -56,15 +68,7 @@ static dlab_status resolve_names(dlab_resolved *r, const dlab_model *m, dlab_err
         p->threads = 1;
     }
     if (p->threads == 0) p->threads = dlab_cores_usable();
-    bool quantized = mostly_quantized(m);
-    if (strcmp(p->compute, "auto") == 0) p->compute = quantized ? "int8" : "f32";
-    r->int8 = strcmp(p->compute, "int8") == 0;
-    if (r->int8 && !quantized) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
-                         "compute: int8 needs quantized weights, and most of this model's are %s: use compute: f32",
-                         dlab_model_get_info(m)->type);
-    }
-    return DLAB_OK;
+    return resolve_compute(r, m, err);
 }
 
 /* What the workload needs, against what the model and the plan allow. */
@@ -157,8 +161,8 @@ static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
                           (size_t)r->max_logits * sizeof(dlab_desc_logit) + spans_bytes(r);
     b[DLAB_BUFFER_ROPE] = mul(r->needs.max_tokens, info->head_dim, sizeof(float));
     b[DLAB_BUFFER_STREAM] = b[DLAB_BUFFER_NORM] = mul(rows, width, sizeof(float));
-    b[DLAB_BUFFER_QACT] =
-        r->int8 ? mul(rows, (widest + DLAB_QACT_BLOCK - 1) / DLAB_QACT_BLOCK, sizeof(dlab_qact_block)) : 0;
+    const int64_t padded = (widest + DLAB_QACT_BLOCK - 1) / DLAB_QACT_BLOCK * DLAB_QACT_BLOCK;
+    b[DLAB_BUFFER_QACT] = r->input == DLAB_ACT_F32 ? 0 : dlab_act_bytes(r->input, rows, padded);
     b[DLAB_BUFFER_Q] = b[DLAB_BUFFER_ATTN] = mul(rows, q, sizeof(float));
     b[DLAB_BUFFER_K] = b[DLAB_BUFFER_V] = mul(rows, kv, sizeof(float));
     b[DLAB_BUFFER_GATE] = b[DLAB_BUFFER_UP] = mul(rows, info->ffn, sizeof(float));

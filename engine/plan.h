@@ -15,7 +15,7 @@
     X(ROPE, ACTIVATIONS)       /* f32 [max_tokens, d/2, 2] */                                                          \
     X(STREAM, ACTIVATIONS)     /* f32 [R, D] the residual stream */                                                    \
     X(NORM, ACTIVATIONS)       /* f32 [R, D] */                                                                        \
-    X(QACT, ACTIVATIONS)       /* quantized activations [R, max(D, H·d, F)] */                                        \
+    X(QACT, ACTIVATIONS)       /* activations as `input` [R, max(D, H·d, F)] */                                       \
     X(Q, ACTIVATIONS)          /* f32 [R, H, d] */                                                                     \
     X(K, ACTIVATIONS)          /* f32 [R, G, d] */                                                                     \
     X(V, ACTIVATIONS)          /* f32 [R, G, d] */                                                                     \
@@ -51,7 +51,7 @@ typedef struct {
     int64_t max_rows;     /* R */
     int64_t max_logits;   /* L: rows of a step that may want logits */
     int64_t head_rows;    /* S */
-    bool int8;            /* quantized weights meet quantized activations */
+    dlab_act input;       /* of products whose weights fit it; others take f32 */
     bool rotate;          /* queries and keys are rotated */
     size_t bytes[DLAB_BUFFER_N];
 } dlab_resolved;

@@ -23,11 +23,12 @@ NAMES(device_names, dlab_devices)
     }
 WORDS(growth_words, "fixed", "double")
 WORDS(weights_words, "file")
-WORDS(compute_words, "auto", "f32", "int8")
+WORDS(packed_words, "memory", "file")
+WORDS(compute_words, "auto", "f32", "int8", "bf16")
 WORDS(scales_words, "token", "tensor", "block", "channel")
 WORDS(rotation_words, "none", "hadamard")
 WORDS(padding_words, "compute", "skip")
-WORDS(isa_words, "auto", "plain", "avx2", "avxvnni", "avx512", "vnni")
+WORDS(isa_words, "auto", "plain", "avx2", "avxvnni", "avx512", "vnni", "bf16")
 
 #define AT(field) offsetof(dlab_plan, field)
 static const dlab_param PARAMS[] = {
@@ -64,9 +65,13 @@ static const dlab_param PARAMS[] = {
      "rotate queries and keys before keys are stored: spreads outliers over the vector, products stay the same"},
     {"weights.dtype", DLAB_PARAM_CHOICE, AT(weights_dtype), "file", 1, 0, weights_words,
      "element type of weights in memory: as the file stores them"},
+    {"weights.packed", DLAB_PARAM_CHOICE, AT(weights_packed), "memory", 1, 0, packed_words,
+     "where weights lie as the device's products like them: packed at each start into memory of the process; or in a "
+     "file of the cache folder, packed once, which processes map and share"},
     {"compute", DLAB_PARAM_CHOICE, AT(compute), "auto", 1, 0, compute_words,
-     "arithmetic of the products: f32, or int8 (activations quantized in blocks of 32 for integer dot products with "
-     "quantized weights); auto: int8 when most weights are quantized, else f32"},
+     "arithmetic of the products: f32; int8 (activations quantized in blocks of 32 for integer dot products with "
+     "quantized weights); bf16 (activations rounded to bf16, products with bf16 weights added in f32); auto: int8 when "
+     "most weights are quantized, else f32"},
     {"attention.kernel", DLAB_PARAM_CHOICE, AT(attention_kernel), "fused", 1, 0, attention_names,
      "one pass with an online softmax, or three passes with the scores in memory"},
     {"attention.pattern", DLAB_PARAM_CHOICE, AT(attention_pattern), "dense", 1, 0, pattern_names,

@@ -26,6 +26,7 @@ static inline void dlab_cost_add_difference(dlab_op_cost *to, const dlab_op_cost
     to->kv_dense_bytes += b->kv_dense_bytes - a->kv_dense_bytes;
     to->inter_bytes += b->inter_bytes - a->inter_bytes;
     to->flops += b->flops - a->flops;
+    to->int8_flops += b->int8_flops - a->int8_flops;
 }
 
 #endif

@@ -321,6 +321,7 @@ static void report(const dlab_engine *e, const dlab_step_work *work, dlab_step *
     out->kv_dense_bytes = work->cost.kv_dense_bytes;
     out->inter_bytes = work->cost.inter_bytes;
     out->flops = work->cost.flops;
+    out->int8_flops = work->cost.int8_flops;
     dlab_engine_kv(e, &out->kv);
 }
 

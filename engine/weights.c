@@ -6,15 +6,14 @@
 
 #include "base/int.h"
 
-#define PACKED_ALIGN 64
-
 typedef struct {
     dlab_device *dev;
     const dlab_device_opts *opts;
     const dlab_model *m;
     dlab_weights *w;
     int64_t width;
-    size_t n_norms, packed_at;
+    dlab_pack_entry *entries; /* what is to be packed, in the order of use */
+    size_t n_entries, n_norms, packed_at;
 } loader;
 
 static dlab_status find(const loader *l, int layer, const char *suffix, const dlab_tensor **out, dlab_error *err)
@@ -29,27 +28,24 @@ static dlab_matrix matrix_of(const dlab_tensor *t)
     return (dlab_matrix){.dtype = t->dtype, .n = (int32_t)t->dims[1], .k = (int32_t)t->dims[0]};
 }
 
-static size_t aligned(size_t bytes) { return (bytes + PACKED_ALIGN - 1) / PACKED_ALIGN * PACKED_ALIGN; }
+static size_t aligned(size_t bytes) { return (bytes + DLAB_PACK_ALIGN - 1) / DLAB_PACK_ALIGN * DLAB_PACK_ALIGN; }
 
-/* The file's bytes in place; or packed, when they are wanted no more. */
+/* The file's bytes in place; or to be packed, when everything is listed. */
 static dlab_status load_matrix(loader *l, int layer, const char *suffix, bool product, dlab_matrix *out,
                                dlab_error *err)
 {
-    const dlab_device_ops *ops = l->dev->ops;
     const dlab_tensor *t;
     DLAB_TRY(find(l, layer, suffix, &t, err));
-    dlab_matrix stored = matrix_of(t);
-    DLAB_TRY(ops->import(l->dev, DLAB_POOL_WEIGHTS, t->data, t->bytes, &stored.at.buf, err));
-    const size_t bytes = product ? ops->packed_bytes(l->opts, &stored) : 0;
-    *out = stored;
-    if (bytes == 0) {
-        l->w->imports[l->w->n_imports++] = stored.at.buf;
+    *out = matrix_of(t);
+    const size_t bytes = product ? l->dev->ops->packed_bytes(l->opts, out) : 0;
+    if (bytes > 0) {
+        l->entries[l->n_entries++] = (dlab_pack_entry){t, *out, l->packed_at, bytes, out};
+        l->packed_at += aligned(bytes);
         return DLAB_OK;
     }
-    const dlab_status st = ops->pack(l->dev, &stored, (dlab_at){l->w->packed, l->packed_at}, out, err);
-    l->packed_at += aligned(bytes);
-    ops->free(l->dev, DLAB_POOL_WEIGHTS, stored.at.buf);
-    return st;
+    DLAB_TRY(l->dev->ops->import(l->dev, DLAB_POOL_WEIGHTS, t->data, t->bytes, &out->at.buf, err));
+    l->w->imports[l->w->n_imports++] = out->at.buf;
+    return DLAB_OK;
 }
 
 static dlab_status load_norm(loader *l, int layer, const char *suffix, dlab_at *out, dlab_error *err)
@@ -99,24 +95,55 @@ static bytes_of weigh(const dlab_device_ops *ops, const dlab_device_opts *opts, 
     return b;
 }
 
-static dlab_status load_all(loader *l, dlab_error *err)
+static dlab_status list_all(loader *l, dlab_error *err)
 {
     dlab_weights *w = l->w;
-    const bytes_of b = weigh(l->dev->ops, l->opts, l->m);
-    DLAB_TRY(l->dev->ops->alloc(l->dev, DLAB_POOL_WEIGHTS, b.norms, &w->norms, err));
-    DLAB_TRY(l->dev->ops->alloc(l->dev, DLAB_POOL_WEIGHTS, b.packed, &w->packed, err));
     DLAB_TRY(load_matrix(l, -1, "token_embd.weight", w->tied, &w->embedding, err));
     DLAB_TRY(load_norm(l, -1, "output_norm.weight", &w->final_norm, err));
-    if (w->tied)
-        w->head = w->embedding;
-    else
-        DLAB_TRY(load_matrix(l, -1, "output.weight", true, &w->head, err));
+    if (!w->tied) DLAB_TRY(load_matrix(l, -1, "output.weight", true, &w->head, err));
     for (int i = 0; i < w->n_layers; i++) DLAB_TRY(load_layer(l, i, &w->layers[i], err));
-    return l->dev->ops->sync(l->dev, err);
+    return DLAB_OK;
 }
 
-dlab_status dlab_weights_create(dlab_device *dev, const dlab_device_opts *opts, const dlab_model *m, dlab_weights *out,
-                                dlab_error *err)
+static dlab_status pack_in_memory(loader *l, dlab_error *err)
+{
+    DLAB_TRY(l->dev->ops->alloc(l->dev, DLAB_POOL_WEIGHTS, l->packed_at, &l->w->packed, err));
+    for (size_t i = 0; i < l->n_entries; i++) {
+        const dlab_pack_entry *e = &l->entries[i];
+        DLAB_TRY(dlab_pack_entry_pack(l->dev, l->m, e, (dlab_at){l->w->packed, e->off}, e->out, err));
+    }
+    return DLAB_OK;
+}
+
+static dlab_status pack_in_file(loader *l, dlab_error *err)
+{
+    dlab_weights *w = l->w;
+    if (l->n_entries == 0) return DLAB_OK;
+    DLAB_TRY(dlab_pack_file_open(l->dev, l->opts->threads, l->m, l->entries, l->n_entries, &w->file, err));
+    DLAB_TRY(l->dev->ops->import(l->dev, DLAB_POOL_WEIGHTS, w->file.data, l->packed_at, &w->packed, err));
+    for (size_t i = 0; i < l->n_entries; i++) {
+        const dlab_pack_entry *e = &l->entries[i];
+        DLAB_TRY(l->dev->ops->packed(l->dev, &e->stored, (dlab_at){w->packed, e->off}, e->out, err));
+    }
+    return DLAB_OK;
+}
+
+static dlab_status load_all(loader *l, bool in_file, dlab_error *err)
+{
+    dlab_weights *w = l->w;
+    const dlab_device_ops *ops = l->dev->ops;
+    const size_t norms = weigh(ops, l->opts, l->m).norms;
+    DLAB_TRY(ops->alloc(l->dev, DLAB_POOL_WEIGHTS, norms, &w->norms, err));
+    DLAB_TRY(list_all(l, err));
+    DLAB_TRY(in_file ? pack_in_file(l, err) : pack_in_memory(l, err));
+    if (w->tied) w->head = w->embedding;
+    DLAB_TRY(ops->sync(l->dev, err));
+    if (w->n_imports == 0) dlab_model_release(l->m, NULL); /* reading one tensor may have mapped pages of another */
+    return DLAB_OK;
+}
+
+dlab_status dlab_weights_create(dlab_device *dev, const dlab_device_opts *opts, const dlab_model *m, bool in_file,
+                                dlab_weights *out, dlab_error *err)
 {
     const dlab_model_info *info = dlab_model_get_info(m);
     size_t n_tensors = 0;
@@ -125,10 +152,12 @@ dlab_status dlab_weights_create(dlab_device *dev, const dlab_device_opts *opts, 
     out->layers = calloc((size_t)out->n_layers, sizeof *out->layers);
     out->imports = calloc(n_tensors + 1, sizeof *out->imports);
     loader l = {.dev = dev, .opts = opts, .m = m, .w = out, .width = info->width};
-    const dlab_status st = out->layers && out->imports
-                               ? load_all(&l, err)
+    l.entries = calloc(n_tensors + 1, sizeof *l.entries);
+    const dlab_status st = out->layers && out->imports && l.entries
+                               ? load_all(&l, in_file, err)
                                : DLAB_FAIL(err, DLAB_EOOM, "weights: no memory for %d layers", out->n_layers);
     if (st != DLAB_OK) dlab_weights_destroy(dev, out);
+    free(l.entries);
     return st;
 }
 
@@ -136,6 +165,7 @@ void dlab_weights_destroy(dlab_device *dev, dlab_weights *w)
 {
     for (size_t i = 0; i < w->n_imports; i++) dev->ops->free(dev, DLAB_POOL_WEIGHTS, w->imports[i]);
     if (w->packed.ptr) dev->ops->free(dev, DLAB_POOL_WEIGHTS, w->packed);
+    dlab_pack_file_close(&w->file);
     if (w->norms.ptr) dev->ops->free(dev, DLAB_POOL_WEIGHTS, w->norms);
     free(w->layers);
     free(w->imports);

@@ -10,6 +10,9 @@
 
 typedef struct dlab_device dlab_device;
 
+/* Raised whenever a device packs weights in other bytes than before: packed weights are kept in files. */
+#define DLAB_PACK_LAYOUT 1
+
 typedef struct {
     int threads;     /* ≥ 1 */
     const char *isa; /* "auto" or a name of dlab_isa_list */
@@ -42,6 +45,8 @@ typedef struct {
     /* Brings it into that layout at `to`, aligned to 64 bytes, and describes it in *out. `in` is not needed any more after
      * the next sync. `embed` takes a packed table too. Not for weights that are used as stored. */
     dlab_status (*pack)(dlab_device *dev, const dlab_matrix *in, dlab_at to, dlab_matrix *out, dlab_error *err);
+    /* Describes what pack once left at `at`, for a device of the same variant and DLAB_PACK_LAYOUT. */
+    dlab_status (*packed)(dlab_device *dev, const dlab_matrix *in, dlab_at at, dlab_matrix *out, dlab_error *err);
     dlab_status (*upload)(dlab_device *dev, dlab_at dst, const void *src, size_t bytes, dlab_error *err);
     dlab_status (*download)(dlab_device *dev, void *dst, dlab_at src, size_t bytes, dlab_error *err);
     dlab_status (*copy)(dlab_device *dev, dlab_at dst, dlab_at src, size_t bytes, dlab_error *err);
@@ -70,7 +75,7 @@ void dlab_device_close(dlab_device *dev); /* NULL is fine */
 dlab_status dlab_device_peak(dlab_device *dev, const dlab_peak *what, double *per_second, dlab_error *err);
 
 /* Instruction sets that the CPU kernels are compiled for, from least to most: plain, avx2, avxvnni, avx512, vnni (AVX-512 with
- * VNNI). NULL-terminated. */
+ * VNNI), bf16 (with VNNI and BF16). NULL-terminated. */
 extern const char *const dlab_isa_list[];
 bool dlab_isa_supported(const char *isa); /* by this CPU */
 const char *dlab_isa_best(void);

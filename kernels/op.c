@@ -69,16 +69,6 @@ static size_t row_bytes(const dlab_matrix *m) { return dlab_dtype_bytes(m->dtype
 
 static size_t matrix_bytes(const dlab_matrix *m) { return m->layout ? m->packed_bytes : (size_t)m->n * row_bytes(m); }
 
-static size_t qact_bytes(int64_t rows, int64_t k)
-{
-    return (size_t)rows * (size_t)(k / DLAB_QACT_BLOCK) * sizeof(dlab_qact_block);
-}
-
-static size_t input_bytes(const dlab_matmul_args *a)
-{
-    return a->quantized ? qact_bytes(a->n_rows, a->w.k) : floats(a->n_rows, a->w.k);
-}
-
 static dlab_at skip(dlab_at at, int64_t elements, size_t size)
 {
     at.off += (size_t)elements * size;
@@ -154,12 +144,12 @@ static void row_operands(dlab_op op, const dlab_op_args *u, operand_list *l)
     case DLAB_OP_quant_act: {
         const dlab_quant_act_args *a = &u->quant_act;
         touch(l, a->x, floats(a->n_rows, a->k), DLAB_READ);
-        touch(l, a->y, qact_bytes(a->n_rows, a->k), DLAB_WRITE);
+        touch(l, a->y, dlab_act_bytes(a->to, a->n_rows, a->k), DLAB_WRITE);
         break;
     }
     case DLAB_OP_matmul: {
         const dlab_matmul_args *a = &u->matmul;
-        touch(l, a->x, input_bytes(a), DLAB_READ);
+        touch(l, a->x, dlab_act_bytes(a->input, a->n_rows, a->w.k), DLAB_READ);
         touch(l, a->w.at, matrix_bytes(&a->w), DLAB_READ);
         touch(l, a->y, floats(a->n_rows, a->w.n), DLAB_WRITE | (a->accumulate ? DLAB_READ : 0));
         break;

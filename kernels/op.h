@@ -163,13 +163,35 @@ typedef struct {
     int32_t heads; /* 1, or G */
 } dlab_span_table;
 
-/* Activations quantized for integer products: [R] rows of, for each block of 32 inputs, f32 scale, f32 scale·Σq, then
- * int8 q[32] (40 bytes a block). q = round(x/scale), scale = amax/127; q is never −128. K % 32 == 0. */
+/* What a product's inputs [R, K] are:
+ *   F32: as all activations.
+ *   INT8: for integer products, K / 32 blocks a row: f32 scale, f32 scale·Σq, then int8 q[32] (40 bytes a block).
+ *     q = round(x/scale), scale = amax/127; q is never −128. K % 32 == 0.
+ *   BF16: rounded to nearest even, NaN stays NaN; an odd K is filled up with a zero, so that rows are whole pairs. */
+typedef enum { DLAB_ACT_F32, DLAB_ACT_INT8, DLAB_ACT_BF16 } dlab_act;
+
 #define DLAB_QACT_BLOCK 32
 typedef struct {
     float scale, scale_sum;
     int8_t q[DLAB_QACT_BLOCK];
 } dlab_qact_block;
+
+/* Numbers of a row of bf16. */
+static inline int64_t dlab_bf16_row(int64_t k) { return k + k % 2; }
+
+static inline size_t dlab_act_bytes(dlab_act act, int64_t rows, int64_t k)
+{
+    if (act == DLAB_ACT_INT8) return (size_t)rows * (size_t)(k / DLAB_QACT_BLOCK) * sizeof(dlab_qact_block);
+    if (act == DLAB_ACT_BF16) return (size_t)rows * (size_t)dlab_bf16_row(k) * sizeof(uint16_t);
+    return (size_t)rows * (size_t)k * sizeof(float);
+}
+
+/* Whether there are products of such inputs with weights of this type. */
+static inline bool dlab_act_fits(dlab_act act, dlab_dtype weights)
+{
+    if (act == DLAB_ACT_F32) return true;
+    return act == DLAB_ACT_BF16 ? weights == DLAB_BF16 : dlab_dtype_block(weights) > 1;
+}
 
 /* Splits of attention over the length of a sequence: fixed, so that results do not depend on threads or neighbours. */
 #define DLAB_ATTN_PIECE      256
@@ -203,20 +225,24 @@ typedef struct {
     bool watch_first;
 } dlab_rmsnorm_args;
 
-/* y = quantized x [R, K] (layout: dlab_qact_block). Exactly as the oracle's rounding (half away from zero). */
+/* y = x f32 [R, K] as inputs of products, `to` INT8 or BF16. Exactly as the oracle's rounding (INT8: half away from zero). */
 typedef struct {
     dlab_at x, y;
     int32_t n_rows, k;
+    dlab_act to;
 } dlab_quant_act_args;
 
-/* y [R, N] = x · wᵀ, or y += with `accumulate`. x is f32 [R, K], or dlab_qact_block rows when `quantized` (w then Q8_0,
- * Q4_0 or Q4_1). Each (row, output) is accumulated in an order that depends on K alone, so that it is bit-equal whatever
- * the other rows. tol 1e-5 · Σ|x·w|. */
+/* y [R, N] = x · wᵀ, or y += with `accumulate`. x [R, K] is what `input` says, and w of a type that fits it (dlab_act_fits).
+ * Each (row, output) is accumulated in an order that depends on K alone, so that it is bit-equal whatever the other rows.
+ * tol 1e-5 · Σ|x·w|. With BF16 input a device may further take subnormal factors and subnormal sums as zeros, which adds
+ * Σ|x·w| over the inputs where x or w is subnormal, and K · 2⁻¹²⁶. A NaN or infinity in x always shows in y as NaN or
+ * infinity. */
 typedef struct {
     dlab_at x, y;
     dlab_matrix w;
     int32_t n_rows;
-    bool quantized, accumulate;
+    dlab_act input;
+    bool accumulate;
 } dlab_matmul_args;
 
 /* Rotates x [R, heads, d] in place by the descriptor's positions. table: f32 [T, d_rot/2, 2] cos, sin by position.
@@ -343,11 +369,10 @@ typedef struct {
 #define DLAB_MAX_OPERANDS 9
 
 /* bytes_read and bytes_written: what must cross the memory bus once (weights once an op, activations, the visited part of
- * the cache with its scales); flops: two a multiply-add; int8_flops: those of them
- * whose factors are int8. kv_bytes: the part of bytes_read that comes from the cache;
- * kv_dense_bytes: what that would be if every row visited all tokens 0 … pos. inter_bytes: what attention writes and reads
- * back of its own intermediate results: scores and probabilities (part of bytes_*), or the pieces' partial results (not
- * part of them: they stay in a cache). */
+ * the cache with its scales); flops: two a multiply-add; int8_flops: those of them whose factors are int8. kv_bytes: the
+ * part of bytes_read that comes from the cache; kv_dense_bytes: what that would be if every row visited all tokens 0 … pos.
+ * inter_bytes: what attention writes and reads back of its own intermediate results: scores and probabilities (part of
+ * bytes_*), or the pieces' partial results (not part of them: they stay in a cache). */
 typedef struct {
     double bytes_read, bytes_written, kv_bytes, kv_dense_bytes, inter_bytes, flops, int8_flops;
 } dlab_op_cost;

@@ -271,15 +271,16 @@ static void attention_cost(dlab_op op, const dlab_kv_view *kv, double n_heads, c
     c->kv_dense_bytes += dense_bytes;
 }
 
-/* R·K f32 in, or K/32 blocks of 40 bytes; N·K weights once; R·N f32 out (in too with accumulate): 2·R·N·K flops. */
+/* R·K inputs in: f32, bf16, or blocks of 40 bytes; N·K weights once; R·N f32 out (in too with accumulate): 2·R·N·K flops. */
 static void matmul_cost(const dlab_matmul_args *a, dlab_op_cost *c)
 {
     const double r = a->n_rows, k = a->w.k, n = a->w.n;
-    c->bytes_read += a->quantized ? r * (k / DLAB_QACT_BLOCK) * sizeof(dlab_qact_block) : 4 * r * k;
+    c->bytes_read += (double)dlab_act_bytes(a->input, a->n_rows, a->w.k);
     c->bytes_read += n * (double)dlab_dtype_bytes(a->w.dtype, a->w.k);
     if (a->accumulate) c->bytes_read += 4 * r * n;
     c->bytes_written += 4 * r * n;
     c->flops += 2 * r * n * k;
+    if (a->input == DLAB_ACT_INT8) c->int8_flops += 2 * r * n * k;
 }
 
 /* A plane of the store: f32 rows in; out the store's format, or f16 where a row goes to the tail; and tokens that move from
@@ -322,11 +323,12 @@ static void row_cost(dlab_op op, const dlab_op_args *u, dlab_op_cost *c)
         c->flops += 4 * n;
         break;
     }
-    case DLAB_OP_quant_act: { /* R·K f32 in, 40 bytes a block of 32 out: compare, divide, add */
-        const double n = (double)u->quant_act.n_rows * u->quant_act.k;
+    case DLAB_OP_quant_act: { /* R·K f32 in, bf16 out, which only rounds; or 40 bytes a block of 32: compare, divide, add */
+        const dlab_quant_act_args *a = &u->quant_act;
+        const double n = (double)a->n_rows * a->k;
         c->bytes_read += 4 * n;
-        c->bytes_written += n / DLAB_QACT_BLOCK * sizeof(dlab_qact_block);
-        c->flops += 3 * n;
+        c->bytes_written += (double)dlab_act_bytes(a->to, a->n_rows, a->k);
+        if (a->to == DLAB_ACT_INT8) c->flops += 3 * n;
         break;
     }
     case DLAB_OP_rope: { /* the rotated part in and out, a table row a row: 6 flops a pair */

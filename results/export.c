@@ -274,7 +274,7 @@ dlab_status dlab_export(const dlab_record *r, const char *format, bool per_run, 
 
 /* ---- tables of events ----------------------------------------------------------------------------------------------- */
 
-const char *const dlab_export_tables[] = {"requests", "tokens", "steps", "memory", "quality", NULL};
+const char *const dlab_export_tables[] = {"requests", "tokens", "steps", "memory", "quality", "peaks", NULL};
 
 #define N_PLACE 3 /* label, point, repeat */
 
@@ -380,7 +380,8 @@ dlab_status dlab_export_table(const dlab_record *r, const char *table, const cha
         if (strcmp(dlab_run_tables[i].name, table) == 0) l.table = &dlab_run_tables[i];
     if (!l.table)
         return DLAB_FAIL(err, DLAB_EUSAGE,
-                         "table \"%s\" is not known; expected requests, tokens, steps, memory or quality", table);
+                         "table \"%s\" is not known; expected requests, tokens, steps, memory, quality or peaks",
+                         table);
     FILE *f = open_memstream(&text, &n);
     if (!f || !list_events(r, &l) || !name_columns(&l))
         st = DLAB_FAIL(err, DLAB_EOOM, "export: no memory for the table %s of the record's runs", table);

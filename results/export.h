@@ -5,7 +5,7 @@
 
 #include "results/record.h"
 
-/* The tables of events that dlab_export_table knows; NULL-terminated: requests, tokens, steps, memory, quality. */
+/* The tables of events that dlab_export_table knows; NULL-terminated: requests, tokens, steps, memory, quality, peaks. */
 extern const char *const dlab_export_tables[];
 
 /* Rows of points, or of runs when per_run. malloc'd text in *out. */

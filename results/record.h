@@ -8,9 +8,10 @@
 
 #include <stdbool.h>
 
+#include "results/peer.h"
 #include "results/run.h"
 
-#define DLAB_SCHEMA_VERSION     2
+#define DLAB_SCHEMA_VERSION     3
 #define DLAB_SCHEMA_VERSION_MIN 1 /* the oldest that is read */
 
 typedef struct {
@@ -34,6 +35,7 @@ typedef struct {
     bool complete;   /* all planned runs are in; parts are gone */
     dlab_point_result *points;
     size_t n_points;
+    dlab_peer_result peer; /* of `dlab bench --peer`; empty without one */
 } dlab_record;
 
 void dlab_record_init(dlab_record *r);

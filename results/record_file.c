@@ -40,6 +40,7 @@ void dlab_record_free(dlab_record *r)
 {
     for (size_t i = 0; i < r->n_points; i++) point_free(&r->points[i]);
     free(r->points);
+    dlab_peer_result_free(&r->peer);
     free(r->spec_text);
     free(r->spec_name);
     dlab_settings_free(&r->meta);
@@ -175,6 +176,7 @@ static dlab_status write_record(const char *path, const dlab_record *r, bool lin
     if (st == DLAB_OK) st = put_spec(&o, r, err);
     if (st == DLAB_OK) st = dlab_record_put_points(&o, r, err);
     if (st == DLAB_OK) st = put_runs(&o, r, link, err);
+    if (st == DLAB_OK) st = dlab_record_put_peer(&o, &r->peer, err);
     if (st == DLAB_OK) st = dlab_h5_save(&o, err);
     dlab_h5_discard(&o);
     dlab_h5_quiet_end(&quiet);
@@ -358,6 +360,7 @@ dlab_status dlab_record_read(const char *path, dlab_record *out, dlab_error *err
     if (st == DLAB_OK) st = dlab_h5_get_text(&in, in.file, "spec_name", &out->spec_name, &name_bytes, err);
     if (st == DLAB_OK) st = dlab_record_get_points(&in, out, err);
     if (st == DLAB_OK) st = get_runs(&in, out, err);
+    if (st == DLAB_OK) st = dlab_record_get_peer(&in, out->n_points, &out->peer, err);
     dlab_h5_close(&in);
     dlab_h5_quiet_end(&quiet);
     if (st != DLAB_OK) dlab_record_free(out);

@@ -10,8 +10,9 @@ typedef struct {
     const char *name;
     const dlab_h5_column *columns;
     size_t n_columns, row_bytes, rows_at, n_at;
+    bool later; /* older records do not have it: no rows */
 } dlab_run_table;
-#define DLAB_RUN_N_TABLES 5
+#define DLAB_RUN_N_TABLES 6
 extern const dlab_run_table dlab_run_tables[DLAB_RUN_N_TABLES];
 const void *dlab_run_rows(const dlab_run *run, const dlab_run_table *t, size_t *n);
 
@@ -23,6 +24,10 @@ dlab_status dlab_record_get_run(const dlab_h5_in *in, hid_t runs, const char *na
 /* /points, /points_axes, /points_effective. Reading fills r->points without their runs. */
 dlab_status dlab_record_put_points(const dlab_h5_out *o, const dlab_record *r, dlab_error *err);
 dlab_status dlab_record_get_points(const dlab_h5_in *in, dlab_record *r, dlab_error *err);
+
+/* /peer, /peer_points: written where there is something, read where they are. */
+dlab_status dlab_record_put_peer(const dlab_h5_out *o, const dlab_peer_result *r, dlab_error *err);
+dlab_status dlab_record_get_peer(const dlab_h5_in *in, size_t n_points, dlab_peer_result *r, dlab_error *err);
 
 #define DLAB_RUN_NAME 24 /* "0003" */
 

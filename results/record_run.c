@@ -51,6 +51,7 @@ static const dlab_h5_column step_columns[] = {
     F64_IF(dlab_ev_step, bytes, "B", "bytes that the ops declare to move", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, kv_bytes, "B", "those of them that are read from the KV store", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, flops, "FLOP", "operations that the ops declare", DLAB_H5_UNKNOWN),
+    F64_IF(dlab_ev_step, int8_flops, "FLOP", "those of them that multiply int8 with int8", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, kv_dense_bytes, "B", "what kv_bytes would be if attention visited every token",
            DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, inter_bytes, "B", "attention's intermediate results, written and read back", DLAB_H5_UNKNOWN),
@@ -81,17 +82,26 @@ static const dlab_h5_column quality_columns[] = {
     F64(dlab_ev_quality, nll, "nats", "negative log likelihood of the token"),
 };
 
+static const dlab_h5_column peak_columns[] = {
+    F64(dlab_peak_row, bytes, "B", "working set that all threads together read again and again"),
+    F64(dlab_peak_row, read_ps, "B/s", "at most so many bytes of it a second, with the run's threads"),
+    F64(dlab_peak_row, f32_ps, "FLOP/s", "at most so many operations in f32, the same in every row"),
+    F64(dlab_peak_row, int8_ps, "FLOP/s", "at most so many operations of int8 products, the same in every row"),
+};
+
 #define N_OF(a) (sizeof(a) / sizeof *(a))
 
 const dlab_run_table dlab_run_tables[DLAB_RUN_N_TABLES] = {
-#define TABLE(field, columns, row)                                                                                     \
+#define TABLE_IF(field, columns, row, later)                                                                           \
     {                                                                                                                  \
-#field, columns, N_OF(columns), sizeof(row), offsetof(dlab_run, field), offsetof(dlab_run, n_##field)          \
+#field, columns, N_OF(columns), sizeof(row), offsetof(dlab_run, field), offsetof(dlab_run, n_##field), later   \
     }
+#define TABLE(field, columns, row) TABLE_IF(field, columns, row, false)
     TABLE(requests, request_columns, dlab_ev_request), TABLE(tokens, token_columns, dlab_ev_token),
     TABLE(steps, step_columns, dlab_ev_step),          TABLE(memory, memory_columns, dlab_ev_memory),
-    TABLE(quality, quality_columns, dlab_ev_quality),
+    TABLE(quality, quality_columns, dlab_ev_quality),  TABLE_IF(peaks, peak_columns, dlab_peak_row, true),
 #undef TABLE
+#undef TABLE_IF
 };
 
 const void *dlab_run_rows(const dlab_run *run, const dlab_run_table *t, size_t *n)
@@ -221,6 +231,7 @@ static dlab_status get_tables(const dlab_h5_in *in, hid_t group, dlab_run *run, 
         const dlab_run_table *t = &dlab_run_tables[i];
         void *rows;
         size_t n;
+        if (t->later && H5Lexists(group, t->name, H5P_DEFAULT) == 0) continue;
         DLAB_TRY(dlab_h5_get_table(in, group, t->name, t->columns, t->n_columns, t->row_bytes, &rows, &n, err));
         memcpy((char *)run + t->rows_at, &rows, sizeof rows);
         memcpy((char *)run + t->n_at, &n, sizeof n);

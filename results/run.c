@@ -106,12 +106,14 @@ void dlab_run_free_events(dlab_run *r)
     free(r->steps);
     free(r->memory);
     free(r->quality);
+    free(r->peaks);
     r->requests = NULL;
     r->tokens = NULL;
     r->steps = NULL;
     r->memory = NULL;
     r->quality = NULL;
-    r->n_requests = r->n_tokens = r->n_steps = r->n_memory = r->n_quality = 0;
+    r->peaks = NULL;
+    r->n_requests = r->n_tokens = r->n_steps = r->n_memory = r->n_quality = r->n_peaks = 0;
     memset(r->capacity, 0, sizeof r->capacity);
 }
 
@@ -131,11 +133,13 @@ void dlab_run_move_events(dlab_run *from, dlab_run *to)
     to->steps = from->steps;
     to->memory = from->memory;
     to->quality = from->quality;
+    to->peaks = from->peaks;
     to->n_requests = from->n_requests;
     to->n_tokens = from->n_tokens;
     to->n_steps = from->n_steps;
     to->n_memory = from->n_memory;
     to->n_quality = from->n_quality;
+    to->n_peaks = from->n_peaks;
     memcpy(to->capacity, from->capacity, sizeof to->capacity);
     to->dropped = from->dropped;
     from->requests = NULL;
@@ -143,13 +147,14 @@ void dlab_run_move_events(dlab_run *from, dlab_run *to)
     from->steps = NULL;
     from->memory = NULL;
     from->quality = NULL;
+    from->peaks = NULL;
     dlab_run_free_events(from);
 }
 
 bool dlab_run_counts(const dlab_run *r) { return r->status == DLAB_RUN_OK || r->status == DLAB_RUN_TRUNCATED; }
 
-/* The five arrays by number, in the order of dlab_run.capacity. */
-enum { A_REQUESTS, A_TOKENS, A_STEPS, A_MEMORY, A_QUALITY };
+/* The arrays by number, in the order of dlab_run.capacity. */
+enum { A_REQUESTS, A_TOKENS, A_STEPS, A_MEMORY, A_QUALITY, A_PEAKS };
 
 static dlab_status array_reserve(void **array, size_t *capacity, size_t n, size_t row_bytes, const char *what,
                                  dlab_error *err)
@@ -224,5 +229,11 @@ dlab_status dlab_run_add_memory(dlab_run *r, const dlab_ev_memory *e, dlab_error
 dlab_status dlab_run_add_quality(dlab_run *r, const dlab_ev_quality *e, dlab_error *err)
 {
     APPEND(r, quality, A_QUALITY, e);
+    return DLAB_OK;
+}
+
+dlab_status dlab_run_add_peak(dlab_run *r, const dlab_peak_row *e, dlab_error *err)
+{
+    APPEND(r, peaks, A_PEAKS, e);
     return DLAB_OK;
 }

@@ -53,6 +53,7 @@ typedef struct {
     int32_t seqs, slots, launches;
     int32_t budget;                /* rows that the budget allowed; 0: none set */
     double bytes, kv_bytes, flops; /* kv_bytes: read from the KV store */
+    double int8_flops;             /* the part of flops that multiplies int8 with int8 */
     double kv_dense_bytes;         /* what kv_bytes would be if attention visited everything */
     double inter_bytes;            /* attention's intermediate results, written and read back */
     /* bytes, after the step; dlab_kv_stats of engine/engine.h. pool = reserved + cached + free; unusable is part of free */
@@ -70,6 +71,14 @@ typedef struct {
     int32_t top1;                   /* most likely id */
     double nll;                     /* nats */
 } dlab_ev_quality;
+
+/* What the machine does at most with the run's threads and instruction set, by how many bytes the threads read together,
+ * again and again. Ascending. */
+typedef struct {
+    double bytes, read_ps;  /* working set; bytes a second */
+    double f32_ps, int8_ps; /* operations a second; the same in every row */
+} dlab_peak_row;
+#define DLAB_PEAK_ROWS 32 /* at most */
 
 /* key = value, in order */
 typedef struct {
@@ -98,7 +107,8 @@ typedef struct {
     dlab_ev_step *steps;
     dlab_ev_memory *memory;
     dlab_ev_quality *quality;
-    size_t n_requests, n_tokens, n_steps, n_memory, n_quality;
+    dlab_peak_row *peaks; /* none: not known, and what is computed from them is missing */
+    size_t n_requests, n_tokens, n_steps, n_memory, n_quality, n_peaks;
     int64_t pool_peak[DLAB_POOL_N]; /* high-water marks of this run; −1: unknown */
     int64_t mem_peak;               /* of all pools together */
     int64_t rss_peak;               /* of the process, bytes; −1: unknown */
@@ -111,7 +121,7 @@ typedef struct {
     char quality_protocol[160]; /* "chunks of 512, second half scored, no BOS" … */
     char corpus_hash[17];
     int32_t quality_first; /* the protocol counts positions ≥ this; the others are kept, not counted */
-    size_t capacity[5];    /* rows that requests … quality have room for; kept by the functions below */
+    size_t capacity[6];    /* rows that requests … peaks have room for; kept by the functions below */
     struct dlab_metric_value
         *metrics; /* every metric over the whole run, in dlab_metric_all's order; NULL: not computed */
     bool dropped; /* the events are in the run's part only */
@@ -119,7 +129,7 @@ typedef struct {
 
 void dlab_run_init(dlab_run *r); /* NaN and −1 where nothing is known */
 void dlab_run_free(dlab_run *r);
-void dlab_run_free_events(dlab_run *r); /* the five tables alone */
+void dlab_run_free_events(dlab_run *r); /* the tables alone */
 void dlab_run_move_events(dlab_run *from, dlab_run *to);
 bool dlab_run_counts(const dlab_run *r); /* ok or truncated: its figures enter summaries */
 /* Growing arrays for the driver. Each reserves ahead; with enough reserved, appending allocates nothing. */
@@ -129,6 +139,7 @@ dlab_status dlab_run_add_token(dlab_run *r, const dlab_ev_token *e, dlab_error *
 dlab_status dlab_run_add_step(dlab_run *r, const dlab_ev_step *e, dlab_error *err);
 dlab_status dlab_run_add_memory(dlab_run *r, const dlab_ev_memory *e, dlab_error *err);
 dlab_status dlab_run_add_quality(dlab_run *r, const dlab_ev_quality *e, dlab_error *err);
+dlab_status dlab_run_add_peak(dlab_run *r, const dlab_peak_row *e, dlab_error *err);
 
 /* For a run that is over: computes every metric once and keeps the values in the run, so that whoever wants a figure of
  * the whole run later does not go through its events again. Fine when it was done before. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what a task needs and this machine lacks, with apt: tools/deps.sh [build|demo|test|lint|fuzz]
+# Installs what a task needs and this machine lacks, with apt: tools/deps.sh [build|demo|test|peer|lint|fuzz]
 # DLAB_NO_APT=1 installs nothing: it says what is missing and the line to run, and exits 2. Silent when all is there.
 set -euo pipefail
 # shellcheck source=tools/common.sh
@@ -27,6 +27,9 @@ gnuplot-nox     | command gnuplot       | draws the plots
 python3         | command python3       | fetches the model
 python3-venv    | venv                  | keeps Python packages in build/venv
 "
+peer="
+g++             | command g++           | compiles the peer, llama.cpp
+"
 lint="
 clang-format    | command clang-format   | checks the layout of the code
 clang-tidy      | command run-clang-tidy | looks for mistakes in the code
@@ -41,9 +44,10 @@ libclang-rt-14-dev  | fuzzer             | libFuzzer and the sanitizers
 case ${1:-build} in
 build) wanted=$build ;;
 demo | test) wanted=$build$demo ;;
+peer) wanted=$build$demo$peer ;;
 lint) wanted=$build$lint ;;
 fuzz) wanted=$build$fuzz ;;
-*) die "unknown group \"$1\"; expected build, demo, test, lint or fuzz" ;;
+*) die "unknown group \"$1\"; expected build, demo, test, peer, lint or fuzz" ;;
 esac
 
 has_header() { printf '#include <%s>\n' "$1" | gcc -E -x c - >/dev/null 2>&1; }

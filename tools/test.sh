@@ -27,4 +27,5 @@ if [ -z "${DLAB_MODEL:-}" ]; then
 fi
 
 tools/build.sh release
+build/release/tests/shim/shim_run # which instruction sets run natively, which through the shim
 ctest --test-dir build/release --output-on-failure --parallel "${TEST_JOBS:-2}" 2>&1

@@ -35,6 +35,15 @@ const dlab_tensor *dlab_model_tensors(const dlab_model *m, size_t *n)
     return m->tensors;
 }
 
+void dlab_model_release(const dlab_model *m, const dlab_tensor *t)
+{
+    if (!m->from_file) return;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)(t ? t->data : m->map), end = begin + (t ? t->bytes : m->map_bytes);
+    const uintptr_t first = begin / page * page;              /* a neighbour's pages too: they come again */
+    (void)madvise((void *)first, end - first, MADV_DONTNEED); /* if refused, merely more memory */
+}
+
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(((const dlab_tensor *)a)->name, ((const dlab_tensor *)b)->name);
@@ -131,31 +140,6 @@ static void set_name(dlab_model *m, const char *file)
     }
 }
 
-#define HASH_EDGE     65536
-#define HASH_SAMPLE   4096
-#define HASH_N_SAMPLE 64
-
-/* The head whole, the size, both ends of the data and samples between: a changed weight that no sample meets is missed, a
- * different model or quantization is not. */
-static dlab_status hash_image(dlab_model *m, size_t data_off, dlab_error *err)
-{
-    const uint8_t *p = (const uint8_t *)m->map + data_off;
-    size_t left = m->map_bytes - data_off, edge = left < HASH_EDGE ? left : HASH_EDGE;
-    uint64_t size = m->map_bytes;
-    XXH64_state_t *state = XXH64_createState();
-    if (!state) return DLAB_FAIL(err, DLAB_EOOM, "%s: no memory to hash it", m->label);
-    XXH64_reset(state, 0);
-    XXH64_update(state, m->map, data_off);
-    XXH64_update(state, &size, sizeof size);
-    XXH64_update(state, p, edge);
-    XXH64_update(state, p + left - edge, edge);
-    for (size_t i = 0; i < HASH_N_SAMPLE && left > HASH_SAMPLE; i++)
-        XXH64_update(state, p + (left - HASH_SAMPLE) / HASH_N_SAMPLE * i, HASH_SAMPLE);
-    m->info.hash = XXH64_digest(state);
-    XXH64_freeState(state);
-    return DLAB_OK;
-}
-
 static dlab_status find_arch(dlab_model *m, dlab_error *err)
 {
     char shown[DLAB_GGUF_SHOWN], built[256] = "";
@@ -179,8 +163,10 @@ static dlab_status read_image(dlab_model *m, const char *name, dlab_error *err)
     DLAB_TRY(m->arch->read(m->gguf, &m->info, err));
     set_name(m, name);
     DLAB_TRY(dlab_model_finish(m, err));
-    DLAB_TRY(dlab_model_verify(m, err));
-    return hash_image(m, data_off, err);
+    uint64_t parts[2] = {XXH3_64bits(m->map, data_off), 0};
+    DLAB_TRY(dlab_model_verify(m, &parts[1], err));
+    m->info.hash = XXH3_64bits(parts, sizeof parts);
+    return DLAB_OK;
 }
 
 dlab_status dlab_model_from_memory(const char *name, const void *data, size_t n, dlab_model **out, dlab_error *err)
@@ -239,9 +225,11 @@ dlab_status dlab_model_open(const char *spec, dlab_model **out, dlab_error *err)
         return dlab_model_synthesize(spec + strlen(SYNTHETIC_PREFIX), out, err);
     DLAB_TRY(map_file(spec, &map, &bytes, err));
     dlab_status st = dlab_model_from_memory(spec, map, bytes, out, err);
-    if (*out)
-        (*out)->owns_map = true;
-    else
+    if (*out) {
+        (*out)->owns_map = (*out)->from_file = true;
+        dlab_model_release(*out, NULL);
+    } else {
         munmap((void *)(uintptr_t)map, bytes);
+    }
     return st;
 }

@@ -32,6 +32,9 @@ const dlab_tensor *dlab_model_layer_tensor(const dlab_model *m, int layer, const
 const dlab_tensor *dlab_model_tensors(const dlab_model *m, size_t *n);
 /* The memory that holds every tensor's data: the mapped file whole, or the synthetic weights. Page-aligned, read-only. */
 const void *dlab_model_mapping(const dlab_model *m, size_t *bytes);
+/* The tensor's data (NULL: all of it) will hardly be read again: a mapped file's pages are given back, and read anew should
+ * they be wanted after all. Weights that are in no file stay. */
+void dlab_model_release(const dlab_model *m, const dlab_tensor *t);
 /* The file or the recipe, for messages. */
 const char *dlab_model_label(const dlab_model *m);
 const struct dlab_arch *dlab_model_arch(const dlab_model *m);

@@ -27,6 +27,7 @@ typedef struct {
     X("smollm2-135m", 30, 576, 1536, 9, 3, 64, 49152, 8192, 100000, 1e-5f, DLAB_Q8_0, DLAB_Q4_1)                       \
     X("tiny", 2, 64, 96, 4, 2, 16, 288, 512, 10000, 1e-5f, DLAB_F32, DLAB_F32)                                         \
     X("tiny-q4", 2, 64, 96, 4, 2, 16, 288, 512, 10000, 1e-5f, DLAB_Q8_0, DLAB_Q4_1)                                    \
+    X("tiny-bf16", 2, 64, 96, 4, 2, 16, 288, 512, 10000, 1e-5f, DLAB_BF16, DLAB_BF16)                                  \
     /* attention outweighs the matrices from a few thousand tokens on, at two sizes of a head */                       \
     X("attn-64", 4, 1024, 1024, 16, 4, 64, 512, 8192, 10000, 1e-5f, DLAB_Q8_0, DLAB_Q4_1)                              \
     X("attn-128", 4, 1024, 1024, 8, 2, 128, 512, 8192, 10000, 1e-5f, DLAB_Q8_0, DLAB_Q4_1)
@@ -51,6 +52,11 @@ static uint16_t draw_scale(dlab_rng *r, float scale)
 static void fill_f32(dlab_rng *r, float *p, int64_t n, float mean, float sd)
 {
     for (int64_t i = 0; i < n; i++) p[i] = mean + sd * (float)dlab_rng_normal(r);
+}
+
+static void fill_bf16(dlab_rng *r, uint16_t *p, int64_t n, float sd)
+{
+    for (int64_t i = 0; i < n; i++) p[i] = dlab_f32_to_bf16(sd * (float)dlab_rng_normal(r));
 }
 
 static void fill_q8_0(dlab_rng *r, uint8_t *p, int64_t n_blocks, float sd)
@@ -92,6 +98,8 @@ static void fill(dlab_rng *r, const dlab_tensor *t, uint8_t *p)
         fill_q8_0(r, p, n / 32, sd);
     else if (t->dtype == DLAB_Q4_1)
         fill_q4_1(r, p, n / 32, sd);
+    else if (t->dtype == DLAB_BF16)
+        fill_bf16(r, (uint16_t *)(void *)p, n, sd);
     else
         fill_f32(r, (float *)(void *)p, n, 0, sd);
 }

@@ -1,10 +1,29 @@
 /* Weights that are not finite are found when a model is opened, not as NaN logits later. One pass over the data: the
- * quantized types need only their scales looked at, every bit pattern of the rest is a number. */
+ * quantized types need only their scales looked at, every bit pattern of the rest is a number. The same pass hashes. */
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
+#include "base/cores.h"
+#include "base/team.h"
 #include "engine/model/model_own.h"
 
-#define VERIFY_CHUNK 4096 /* elements or blocks between two looks at the result */
+#define VERIFY_PIECE 16384 /* elements or blocks: a piece stays in the cache between its hash and its check */
+#define ALONE_BELOW  ((size_t)4 << 20) /* bytes for which starting threads costs more than they save */
+
+typedef struct {
+    const dlab_tensor *t;
+    size_t first, n; /* elements or blocks */
+    bool bad;
+} piece;
+
+typedef struct {
+    piece *pieces;
+    uint64_t *hashes; /* [n] */
+    size_t n;
+    _Atomic size_t next;
+} job;
 
 /* f16, f32 and bf16 numbers are not finite when all bits of the exponent are set. */
 static bool bad_u16(const uint16_t *p, size_t n, uint16_t exponent)
@@ -58,24 +77,76 @@ static bool bad_units(dlab_dtype t, const uint8_t *p, size_t n)
     return true;
 }
 
-static dlab_status verify_tensor(const dlab_model *m, const dlab_tensor *t, dlab_error *err)
+/* Where in the piece that is known to be bad. */
+static dlab_status report(const dlab_model *m, const piece *p, dlab_error *err)
 {
+    const dlab_tensor *t = p->t;
     const uint8_t *data = t->data;
-    size_t unit = (size_t)dlab_dtype_block_bytes(t->dtype), n = t->bytes / unit;
-    for (size_t at = 0; at < n; at += VERIFY_CHUNK) {
-        size_t len = n - at < VERIFY_CHUNK ? n - at : VERIFY_CHUNK;
-        if (!bad_units(t->dtype, data + at * unit, len)) continue;
-        while (!bad_units(t->dtype, data + at * unit, 1)) at++;
-        return DLAB_FAIL(err, DLAB_EFORMAT, "%s: offset %zu: tensor '%s' has a %s that is not finite in %s %zu of %zu",
-                         m->label, (size_t)(data - (const uint8_t *)m->map) + at * unit, t->name,
-                         dlab_dtype_block(t->dtype) > 1 ? "scale" : "weight",
-                         dlab_dtype_block(t->dtype) > 1 ? "block" : "element", at, n);
-    }
-    return DLAB_OK;
+    const size_t unit = (size_t)dlab_dtype_block_bytes(t->dtype);
+    size_t at = p->first;
+    while (!bad_units(t->dtype, data + at * unit, 1)) at++;
+    return DLAB_FAIL(err, DLAB_EFORMAT, "%s: offset %zu: tensor '%s' has a %s that is not finite in %s %zu of %zu",
+                     m->label, (size_t)(data - (const uint8_t *)m->map) + at * unit, t->name,
+                     dlab_dtype_block(t->dtype) > 1 ? "scale" : "weight",
+                     dlab_dtype_block(t->dtype) > 1 ? "block" : "element", at, t->bytes / unit);
 }
 
-dlab_status dlab_model_verify(const dlab_model *m, dlab_error *err)
+static void verify_pieces(void *ctx, int thread, int n_threads)
 {
-    for (size_t i = 0; i < m->n_tensors; i++) DLAB_TRY(verify_tensor(m, &m->tensors[i], err));
-    return DLAB_OK;
+    (void)thread, (void)n_threads;
+    job *j = ctx;
+    for (;;) {
+        const size_t i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
+        if (i >= j->n) return;
+        piece *p = &j->pieces[i];
+        const size_t unit = (size_t)dlab_dtype_block_bytes(p->t->dtype);
+        const uint8_t *data = (const uint8_t *)p->t->data + p->first * unit;
+        j->hashes[i] = XXH3_64bits(data, p->n * unit);
+        p->bad = bad_units(p->t->dtype, data, p->n);
+    }
+}
+
+static size_t pieces_of(const dlab_tensor *t)
+{
+    const size_t n = t->bytes / (size_t)dlab_dtype_block_bytes(t->dtype);
+    return (n + VERIFY_PIECE - 1) / VERIFY_PIECE;
+}
+
+static void fill_pieces(const dlab_model *m, piece *out)
+{
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        const dlab_tensor *t = &m->tensors[i];
+        const size_t n = t->bytes / (size_t)dlab_dtype_block_bytes(t->dtype);
+        for (size_t at = 0; at < n; at += VERIFY_PIECE)
+            *out++ = (piece){t, at, n - at < VERIFY_PIECE ? n - at : VERIFY_PIECE, false};
+    }
+}
+
+dlab_status dlab_model_verify(const dlab_model *m, uint64_t *hash, dlab_error *err)
+{
+    dlab_status st = DLAB_OK;
+    dlab_team *team = NULL;
+    job j = {0};
+    size_t bytes = 0;
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        j.n += pieces_of(&m->tensors[i]);
+        bytes += m->tensors[i].bytes;
+    }
+    j.pieces = malloc((j.n + 1) * sizeof *j.pieces);
+    j.hashes = malloc((j.n + 1) * sizeof *j.hashes);
+    if (!j.pieces || !j.hashes) {
+        st = DLAB_FAIL(err, DLAB_EOOM, "%s: no memory to look through its weights", m->label);
+        goto done;
+    }
+    fill_pieces(m, j.pieces);
+    DLAB_TRY_DONE(st, dlab_team_create(bytes < ALONE_BELOW ? 1 : dlab_cores_usable(), &team, err));
+    dlab_team_run(team, verify_pieces, &j);
+    for (size_t i = 0; i < j.n && st == DLAB_OK; i++)
+        if (j.pieces[i].bad) st = report(m, &j.pieces[i], err);
+    *hash = XXH3_64bits(j.hashes, j.n * sizeof *j.hashes);
+done:
+    dlab_team_destroy(team);
+    free(j.pieces);
+    free(j.hashes);
+    return st;
 }

@@ -59,6 +59,13 @@ static int32_t intern(dlab_vocab *v, const char *text, size_t n)
     return v->n_symbols++;
 }
 
+/* The same, where it is probably `guess`: to compare is cheaper than to look up. */
+static int32_t intern_near(dlab_vocab *v, const char *text, size_t n, int32_t guess)
+{
+    if (guess < v->n_symbols && v->symbols[guess].n == n && memcmp(v->symbols[guess].text, text, n) == 0) return guess;
+    return intern(v, text, n);
+}
+
 int32_t dlab_vocab_rank(const dlab_vocab *v, int32_t left, int32_t right)
 {
     size_t slot = merge_hash(left, right) & v->merge_mask;
@@ -105,7 +112,7 @@ static size_t text_bytes(dlab_gguf_array a)
 
 static bool vocab_alloc(dlab_vocab *v, dlab_gguf_array tokens, dlab_gguf_array merges)
 {
-    size_t n_bytes = text_bytes(tokens), n_symbols = 256 + tokens.left + 3 * merges.left;
+    const size_t n_bytes = text_bytes(tokens), likely = 256 + tokens.left, n_symbols = likely + 3 * merges.left;
     v->n_tokens = (int32_t)tokens.left;
     v->types = malloc(tokens.left);
     v->byte_offs = malloc((tokens.left + 1) * sizeof *v->byte_offs);
@@ -113,10 +120,29 @@ static bool vocab_alloc(dlab_vocab *v, dlab_gguf_array tokens, dlab_gguf_array m
     v->symbols = malloc(n_symbols * sizeof *v->symbols);
     v->merges = malloc((merges.left + 1) * sizeof *v->merges);
     v->arena = malloc(512 + n_bytes + text_bytes(merges));
-    v->symbol_slots = slots_create(n_symbols, &v->symbol_mask);
+    v->symbol_slots = slots_create(likely, &v->symbol_mask);
     v->merge_slots = slots_create(merges.left, &v->merge_mask);
     return v->types && v->byte_offs && v->bytes && v->symbols && v->merges && v->arena && v->symbol_slots &&
            v->merge_slots;
+}
+
+/* Slots for the symbols of one more merge. They are made for as many as there are tokens: merges seldom bring others, and a
+ * small table stays in the cache. */
+static dlab_status make_room(dlab_vocab *v, dlab_error *err)
+{
+    if (2 * ((size_t)v->n_symbols + 3) <= v->symbol_mask + 1) return DLAB_OK;
+    size_t mask = 0;
+    int32_t *slots = slots_create(v->symbol_mask + 1, &mask);
+    if (!slots) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a vocabulary of %d symbols", v->n_symbols);
+    for (int32_t i = 0; i < v->n_symbols; i++) {
+        size_t slot = symbol_hash(v->symbols[i].text, v->symbols[i].n) & mask;
+        while (slots[slot] >= 0) slot = (slot + 1) & mask;
+        slots[slot] = i;
+    }
+    free(v->symbol_slots);
+    v->symbol_slots = slots;
+    v->symbol_mask = mask;
+    return DLAB_OK;
 }
 
 static char *add_bytes(dlab_vocab *v, char *arena)
@@ -188,11 +214,13 @@ static dlab_status add_tokens(dlab_vocab *v, const dlab_gguf *g, dlab_gguf_array
     return DLAB_OK;
 }
 
-/* "LEFT RIGHT". Both sides and what they make lie side by side in the arena. */
+/* "LEFT RIGHT". Both sides and what they make lie side by side in the arena. What merges make is usually listed among the tokens
+ * in the order of the merges. */
 static dlab_status add_merges(dlab_vocab *v, const dlab_gguf *g, dlab_gguf_array merges, char *arena, dlab_error *err)
 {
     char shown[DLAB_GGUF_SHOWN];
     dlab_gguf_str s = {0};
+    int32_t made = v->n_symbols;
     while (dlab_gguf_next_str(&merges, &s)) {
         const char *space = s.n > 2 && s.n <= UINT16_MAX ? memchr(s.text + 1, ' ', s.n - 2) : NULL;
         if (!space)
@@ -201,8 +229,10 @@ static dlab_status add_merges(dlab_vocab *v, const dlab_gguf *g, dlab_gguf_array
         size_t n_left = (size_t)(space - s.text), n_right = s.n - n_left - 1;
         memcpy(arena, s.text, n_left);
         memcpy(arena + n_left, space + 1, n_right);
+        DLAB_TRY(make_room(v, err));
         int32_t left = intern(v, arena, n_left), right = intern(v, arena + n_left, n_right);
-        add_merge(v, left, right, intern(v, arena, n_left + n_right));
+        made = intern_near(v, arena, n_left + n_right, made + 1);
+        add_merge(v, left, right, made);
         arena += n_left + n_right;
     }
     return DLAB_OK;

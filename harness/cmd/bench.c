@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "harness/cmd/cmd_bench.h"
+#include "harness/cmd/cmd_record.h"
 #include "harness/probes/probes.h"
 #include "harness/run/overhead.h"
 #include "harness/spec/spec.h"
@@ -23,7 +24,13 @@ enum {
     KEY_DELAY,
     KEY_PROGRESS,
     KEY_OVERHEAD,
-    KEY_STRICT
+    KEY_STRICT,
+    KEY_PEER,
+    KEY_PEER_MODEL,
+    KEY_PEER_FA,
+    KEY_PEER_TIMEOUT,
+    KEY_RECORD,
+    KEY_FORCE
 };
 
 #define MAX_TOKENS      ((int64_t)1 << 20)
@@ -50,7 +57,7 @@ static const struct argp_option options[] = {
     {"cache-type-v", KEY_CTV, "LIST", OPTION_ALIAS, NULL, 0},
     DLAB_CMD_OPT_ISA,
     {"set", DLAB_CMD_KEY_SET, "KEY=VALUE", 0, "any other axis of the plan; repeatable; the flags above win", 0},
-    {"repetitions", 'r', "N", 0, "measured runs of each test (default 5)", 0},
+    {"repetitions", 'r', "N", 0, "measured runs of each test (default 5; with --peer 6 pairs)", 0},
     {"no-warmup", KEY_NO_WARMUP, NULL, 0, "no warm-up run of the measured shape", 0},
     {"delay", KEY_DELAY, "SECONDS", 0, "wait between tests", 0},
     {"progress", KEY_PROGRESS, NULL, 0, "say on standard error what is being measured", 0},
@@ -58,6 +65,14 @@ static const struct argp_option options[] = {
     {"oe", KEY_OE, "FORMAT", 0, "the same rows on standard error, too", 0},
     {"output-err", KEY_OE, "FORMAT", OPTION_ALIAS, NULL, 0},
     {"strict", KEY_STRICT, NULL, 0, "any row that is not ok makes the exit code 1, also oom and skipped", 0},
+    {"peer", KEY_PEER, "KIND=PATH", 0,
+     "in turns with ours, another program: llama-bench=PATH, or llama-python=PATH, which knows -npl", 0},
+    {"peer-model", KEY_PEER_MODEL, "FILE", 0, "GGUF file for the peer (default: ours)", 0},
+    {"peer-fa", KEY_PEER_FA, "0|1", 0,
+     "the peer's fused attention (default: both are tried, the faster one is measured)", 0},
+    {"peer-timeout", KEY_PEER_TIMEOUT, "SECONDS", 0, "a run of the peer that takes longer is killed (default 1800)", 0},
+    {"record", KEY_RECORD, "FILE.h5", 0, "keep every run in a record, as `dlab run` does", 0},
+    {"force", KEY_FORCE, NULL, 0, "replace a record that exists", 0},
     {"overhead", KEY_OVERHEAD, NULL, 0, "instead: what the harness itself costs per token event, on a null target", 0},
     {0},
 };
@@ -206,6 +221,29 @@ static dlab_status set_plan(int key, const char *arg, dlab_bench_opts *o, dlab_e
     }
 }
 
+static dlab_status not_empty(const char *flag, const char *arg, const char **out, dlab_error *err)
+{
+    if (!*arg) return DLAB_FAIL(err, DLAB_EUSAGE, "%s: empty, expected a path", flag);
+    *out = arg;
+    return DLAB_OK;
+}
+
+static dlab_status set_peer(int key, const char *arg, dlab_bench_opts *o, dlab_error *err)
+{
+    switch (key) {
+    case KEY_PEER:
+        return dlab_peer_parse(arg, &o->peer_kind, &o->peer_path, err);
+    case KEY_PEER_MODEL:
+        if (!dlab_file_exists(arg)) return DLAB_FAIL(err, DLAB_EUSAGE, "--peer-model: %s is not there", arg);
+        o->peer_model = arg;
+        return DLAB_OK;
+    case KEY_PEER_FA:
+        return dlab_cmd_int("--peer-fa", arg, 0, 1, &o->peer_flash, err);
+    default:
+        return dlab_cmd_int("--peer-timeout", arg, 1, 7 * 86400, &o->peer_timeout_s, err);
+    }
+}
+
 static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
 {
     dlab_bench_opts *o = opts;
@@ -240,6 +278,16 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
     case KEY_STRICT:
         o->strict = true;
         return DLAB_OK;
+    case KEY_RECORD:
+        return not_empty("--record", arg, &o->record, err);
+    case KEY_FORCE:
+        o->force = true;
+        return DLAB_OK;
+    case KEY_PEER:
+    case KEY_PEER_MODEL:
+    case KEY_PEER_FA:
+    case KEY_PEER_TIMEOUT:
+        return set_peer(key, arg, o, err);
     default:
         return set_plan(key, arg, o, err);
     }
@@ -253,6 +301,7 @@ static const dlab_cmd_cli cli = {
         "rates with their sample standard deviation.",
     .example = "  dlab bench -p 512 -n 128 -t 2\n"
                "  dlab bench -m synthetic:tiny -p 64 -n 16 -d 0,256 -ctk f16,f32 -o json\n"
+               "  dlab bench -p 0 -n 64 -d 1024 --peer llama-bench=$HOME/llama.cpp/build/bin/llama-bench\n"
                "  dlab bench --overhead",
     .options = options,
     .set = set,
@@ -267,6 +316,7 @@ static void fill_defaults(dlab_bench_opts *o)
     if (!o->gen.n) o->gen.v[o->gen.n++] = 128;
     if (!o->depth.n) o->depth.v[o->depth.n++] = 0;
     if (!o->model.n) o->model.v[o->model.n++] = NULL;
+    if (!o->repeats) o->repeats = o->peer_kind ? 6 : 5;
 }
 
 static dlab_status print_overhead(const dlab_bench_opts *o, dlab_error *err)
@@ -286,6 +336,7 @@ typedef struct {
     const dlab_bench_opts *opts;
     dlab_bench_out out[2];
     size_t n_out;
+    dlab_bench_record record;
     bool measured, failed;
 } bench;
 
@@ -299,6 +350,11 @@ static void wait_between(const bench *b)
     }
 }
 
+static bool counts_as_failed(const dlab_bench_opts *o, dlab_run_status s)
+{
+    return dlab_run_status_fails(s) || (o->strict && s != DLAB_RUN_OK);
+}
+
 static dlab_status bench_model(bench *b, const char *path, const dlab_model *m, const dlab_bench_cell *cells, size_t n,
                                dlab_error *err)
 {
@@ -307,8 +363,10 @@ static dlab_status bench_model(bench *b, const char *path, const dlab_model *m, 
         wait_between(b);
         dlab_status st = dlab_bench_measure(b->opts, &cells[i], m, path, b->ctx->interrupted, &row, err);
         for (size_t k = 0; st == DLAB_OK && k < b->n_out; k++) st = dlab_bench_out_row(&b->out[k], &row, err);
+        if (st == DLAB_OK) st = dlab_bench_record_row(&b->record, &row, err);
         b->measured = true;
-        b->failed |= dlab_run_status_fails(row.status) || (b->opts->strict && row.status != DLAB_RUN_OK);
+        b->failed |= counts_as_failed(b->opts, row.status);
+        b->failed |= row.peer.asked && counts_as_failed(b->opts, row.peer.status);
         dlab_bench_row_free(&row);
         DLAB_TRY(st);
         if (dlab_cmd_reader_gone()) return DLAB_OK;
@@ -326,7 +384,7 @@ static dlab_status open_models(const dlab_bench_opts *o, dlab_model **models, ch
     return DLAB_OK;
 }
 
-static void fill_outputs(bench *b, dlab_model *const *models)
+static void fill_outputs(bench *b, dlab_model *const *models, char (*paths)[PATH_MAX])
 {
     const dlab_bench_opts *o = b->opts;
     dlab_settings env = {0};
@@ -341,32 +399,49 @@ static void fill_outputs(bench *b, dlab_model *const *models)
     }
     for (size_t k = 0; k < b->n_out; k++) {
         b->out[k].model_width = width;
+        b->out[k].model_paths = paths;
         snprintf(b->out[k].cpu, sizeof b->out[k].cpu, "%s", cpu ? cpu : "");
         dlab_bench_out_begin(&b->out[k]);
     }
     dlab_settings_free(&env);
 }
 
-static dlab_status run_bench(const dlab_cmd_ctx *ctx, const dlab_bench_opts *o, int *exit_code, dlab_error *err)
+static dlab_status measure_all(bench *b, dlab_model *const *models, char (*paths)[PATH_MAX],
+                               const dlab_bench_cell *cells, size_t n, dlab_error *err)
 {
+    dlab_status st = DLAB_OK;
+    fill_outputs(b, models, paths);
+    for (size_t i = 0; st == DLAB_OK && i < b->opts->model.n; i++)
+        st = bench_model(b, paths[i], models[i], cells, n, err);
+    for (size_t k = 0; k < b->n_out; k++) dlab_bench_out_end(&b->out[k]);
+    if (st == DLAB_EINTERRUPTED && b->opts->record)
+        return DLAB_FAIL(err, st, "interrupted; %s keeps the tests that are done", b->opts->record);
+    return st == DLAB_OK && !dlab_cmd_reader_gone() ? dlab_bench_record_end(&b->record, err) : st;
+}
+
+static dlab_status run_bench(const dlab_cmd_ctx *ctx, dlab_bench_opts *o, const char *command, int *exit_code,
+                             dlab_error *err)
+{
+    fill_defaults(o);
     dlab_model *models[DLAB_BENCH_LIST] = {0};
     char(*paths)[PATH_MAX] = calloc(o->model.n, sizeof *paths);
     dlab_bench_cell *cells = NULL;
     size_t n = 0;
-    bench b = {.ctx = ctx, .opts = o};
+    bench b = {.ctx = ctx, .opts = o, .record = {.lock_fd = -1}};
     dlab_status st = DLAB_OK;
     if (!paths) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu models", o->model.n);
+    if (o->record) DLAB_TRY_DONE(st, dlab_cmd_record_check_out("--record", o->record, o->force, "", err));
     DLAB_TRY_DONE(st, open_models(o, models, paths, err));
     DLAB_TRY_DONE(st, dlab_bench_cells(o, &cells, &n, err));
     if (!n) {
         st = DLAB_FAIL(err, DLAB_EUSAGE, "-p 0 and -n 0 leave nothing to measure");
         goto done;
     }
-    fill_outputs(&b, models);
-    for (size_t i = 0; st == DLAB_OK && i < o->model.n; i++) st = bench_model(&b, paths[i], models[i], cells, n, err);
-    for (size_t k = 0; k < b.n_out; k++) dlab_bench_out_end(&b.out[k]);
+    DLAB_TRY_DONE(st, dlab_bench_record_begin(&b.record, o, command, paths, cells, n, err));
+    st = measure_all(&b, models, paths, cells, n, err);
     *exit_code = b.failed ? 1 : 0;
 done:
+    dlab_bench_record_free(&b.record);
     for (size_t i = 0; i < o->model.n; i++) dlab_model_close(models[i]);
     free(cells);
     free(paths);
@@ -375,14 +450,15 @@ done:
 
 static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit_code, dlab_error *err)
 {
-    dlab_bench_opts o = {.repeats = 5, .format = dlab_bench_formats[0]};
+    dlab_bench_opts o = {.format = dlab_bench_formats[0], .peer_flash = -1, .peer_timeout_s = 1800};
     bool helped = false;
+    char *command = dlab_cmd_line(argc, argv); /* before argp sorts the words */
     dlab_plan_default(&o.plan);
-    DLAB_TRY(dlab_cmd_parse(&cli, argc, argv, &o, &helped, err));
-    if (helped) return DLAB_OK;
-    if (o.overhead) return print_overhead(&o, err);
-    fill_defaults(&o);
-    return run_bench(ctx, &o, exit_code, err);
+    dlab_status st = dlab_cmd_parse(&cli, argc, argv, &o, &helped, err);
+    if (st == DLAB_OK && !helped)
+        st = o.overhead ? print_overhead(&o, err) : run_bench(ctx, &o, command, exit_code, err);
+    free(command);
+    return st;
 }
 
 const dlab_command dlab_command_bench = {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "harness/cmd/cmd_bench.h"
+#include "harness/probes/calibration.h"
 #include "results/metric.h"
 
 /* ---- the list of cells ---------------------------------------------------------------------------------------------- */
@@ -102,10 +103,9 @@ void dlab_bench_test_name(const dlab_bench_cell *c, char *buf, size_t size)
 
 /* A prompt test ends with its first token. A generation test of N tokens is N steps of one row, as in llama-bench: the
  * one-token prompt gives the first. Both together are the prompt's steps and N more. */
-static dlab_workload workload_of(const dlab_bench_cell *c)
+dlab_workload dlab_bench_workload(const dlab_bench_cell *c)
 {
     return (dlab_workload){.kind = "batch",
-                           .requests = c->npl,
                            .prompt = c->n_prompt ? c->n_prompt : 1,
                            .lengths = "fixed",
                            .samples = 1,
@@ -115,6 +115,11 @@ static dlab_workload workload_of(const dlab_bench_cell *c)
                            .depth = c->depth,
                            .ignore_eos = true,
                            .seed = 1};
+}
+
+dlab_measure dlab_bench_measure_of(const dlab_bench_opts *o)
+{
+    return (dlab_measure){.repeats = o->repeats, .warmup = o->no_warmup ? 0 : 1, .order = "grouped"};
 }
 
 static double metric_of(const char *name, const dlab_run *r)
@@ -142,6 +147,9 @@ static void keep_sample(const dlab_bench_cell *c, const dlab_run *r, dlab_bench_
     out->rate[i] = tokens / out->time_ns[i] * 1e9;
     out->ttft_ms[i] = metric_of("ttft", r) / 1e6;
     out->tpot_ms[i] = metric_of("tpot", r) / 1e6;
+    out->roofline[i] = metric_of("roofline", r);
+    out->mbu[i] = metric_of("mbu", r);
+    out->mfu[i] = metric_of("mfu", r);
     out->mem_peak = fmax(out->mem_peak, metric_of("mem_peak", r));
 }
 
@@ -156,20 +164,32 @@ static void tell_phase(void *ctx, const char *phase)
     if (p->on && strcmp(phase, "measure") != 0) fprintf(stderr, "dlab bench: %s: %s\n", p->test, phase);
 }
 
+static dlab_status measure_once(const dlab_bench_opts *o, dlab_session *s, int64_t repeat, dlab_bench_row *out,
+                                dlab_error *err)
+{
+    dlab_run run;
+    dlab_run_init(&run);
+    dlab_status st = dlab_session_run(s, repeat, o->no_warmup ? 0 : 1, &run, err);
+    if (st == DLAB_OK) {
+        if (repeat == 0) out->started_unix = run.started_unix;
+        keep_sample(out->cell, &run, out);
+    }
+    if (o->record && st != DLAB_EINTERRUPTED)
+        out->runs[out->n_runs++] = run;
+    else
+        dlab_run_free(&run);
+    return st;
+}
+
+/* With a peer: ours, peer, peer, ours, ours, … so that a machine that gets slower or faster favours neither. */
 static dlab_status measure_repeats(const dlab_bench_opts *o, dlab_session *s, const progress_line *p,
-                                   dlab_bench_row *out, dlab_error *err)
+                                   const volatile sig_atomic_t *interrupted, dlab_bench_row *out, dlab_error *err)
 {
     for (int64_t i = 0; i < o->repeats; i++) {
-        dlab_run run;
-        dlab_run_init(&run);
+        if (i % 2 == 1) DLAB_TRY(dlab_bench_peer_turn(o, interrupted, out, err));
         if (p->on) fprintf(stderr, "dlab bench: %s: run %" PRId64 " of %" PRId64 "\n", p->test, i + 1, o->repeats);
-        dlab_status st = dlab_session_run(s, i, o->no_warmup ? 0 : 1, &run, err);
-        if (st == DLAB_OK) {
-            if (i == 0) out->started_unix = run.started_unix;
-            keep_sample(out->cell, &run, out);
-        }
-        dlab_run_free(&run);
-        DLAB_TRY(st);
+        DLAB_TRY(measure_once(o, s, i, out, err));
+        if (i % 2 == 0) DLAB_TRY(dlab_bench_peer_turn(o, interrupted, out, err));
     }
     return DLAB_OK;
 }
@@ -188,14 +208,20 @@ static dlab_status effective_plan(const dlab_session *s, dlab_plan *plan, dlab_e
     return st;
 }
 
+static void say_line(void *ctx, const char *line)
+{
+    (void)ctx;
+    fprintf(stderr, "dlab bench: %s\n", line);
+}
+
 static dlab_status run_cell(const dlab_bench_opts *o, const dlab_model *m, const volatile sig_atomic_t *interrupted,
                             dlab_bench_row *out, dlab_error *err)
 {
     char test[96];
     dlab_bench_test_name(out->cell, test, sizeof test);
     progress_line p = {test, o->progress};
-    dlab_workload w = workload_of(out->cell);
-    dlab_measure measure = {.repeats = o->repeats, .warmup = 1, .order = "grouped"};
+    dlab_workload w = dlab_bench_workload(out->cell);
+    dlab_measure measure = dlab_bench_measure_of(o);
     dlab_session_opts opts = {.target = dlab_target_find("engine"),
                               .model = m,
                               .model_name = out->model_path,
@@ -208,7 +234,9 @@ static dlab_status run_cell(const dlab_bench_opts *o, const dlab_model *m, const
     dlab_session *s = NULL;
     dlab_status st = dlab_session_create(&opts, &s, err);
     if (st == DLAB_OK) st = effective_plan(s, &out->plan, err);
-    if (st == DLAB_OK) st = measure_repeats(o, s, &p, out, err);
+    if (st == DLAB_OK) dlab_calibration_ensure(&out->plan, interrupted, say_line, NULL);
+    if (st == DLAB_OK) st = dlab_bench_peer_begin(o, interrupted, out, err);
+    if (st == DLAB_OK) st = measure_repeats(o, s, &p, interrupted, out, err);
     dlab_session_destroy(s);
     return st;
 }
@@ -224,23 +252,40 @@ dlab_status dlab_bench_measure(const dlab_bench_opts *o, const dlab_bench_cell *
                             .plan = c->plan,
                             .started_unix = NAN,
                             .mem_peak = NAN};
-    out->time_ns = calloc(4 * n, sizeof *out->time_ns);
-    if (!out->time_ns) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu samples", n);
+    out->peer = (dlab_bench_peer){.asked = o->peer_kind != NULL,
+                                  .status = DLAB_RUN_PENDING,
+                                  .model = o->peer_model ? o->peer_model : model_path,
+                                  .test = {.flash = -1},
+                                  .ratio = {NAN, NAN, NAN, 0}};
+    out->time_ns = calloc(9 * n, sizeof *out->time_ns);
+    if (o->record) out->runs = calloc(n, sizeof *out->runs);
+    if (!out->time_ns || (o->record && !out->runs)) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu samples", n);
     out->rate = out->time_ns + n;
     out->ttft_ms = out->rate + n;
     out->tpot_ms = out->ttft_ms + n;
+    out->peer.time_ns = out->tpot_ms + n;
+    out->peer.rate = out->peer.time_ns + n;
+    out->roofline = out->peer.rate + n;
+    out->mbu = out->roofline + n;
+    out->mfu = out->mbu + n;
     dlab_error own = {0};
     dlab_status st = run_cell(o, m, interrupted, out, &own);
     out->status = dlab_session_status(st);
     if (st == DLAB_EINTERRUPTED) return DLAB_FAIL(err, st, "interrupted");
     if (st != DLAB_OK) dlab_text_copy(out->reason, sizeof out->reason, own.msg);
+    dlab_bench_peer_end(out);
     return DLAB_OK;
 }
 
 void dlab_bench_row_free(dlab_bench_row *r)
 {
+    for (size_t i = 0; i < r->n_runs; i++) dlab_run_free(&r->runs[i]);
+    free(r->runs);
+    r->runs = NULL;
+    r->n_runs = 0;
     free(r->time_ns);
-    r->time_ns = r->rate = r->ttft_ms = r->tpot_ms = NULL;
+    r->peer.time_ns = r->peer.rate = NULL;
+    r->time_ns = r->rate = r->ttft_ms = r->tpot_ms = r->roofline = r->mbu = r->mfu = NULL;
     r->n = 0;
 }
 

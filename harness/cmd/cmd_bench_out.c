@@ -15,14 +15,56 @@ const char *const dlab_bench_formats[] = {"md", "csv", "json", "jsonl", "sql", N
 static const struct {
     const char *name, *sql;
 } columns[] = {
-    {"build_commit", "TEXT"},   {"cpu_info", "TEXT"},   {"backend", "TEXT"},       {"isa", "TEXT"},
-    {"model_filename", "TEXT"}, {"model_type", "TEXT"}, {"model_size", "INTEGER"}, {"model_n_params", "INTEGER"},
-    {"model_hash", "TEXT"},     {"n_batch", "INTEGER"}, {"n_ubatch", "INTEGER"},   {"n_threads", "INTEGER"},
-    {"type_k", "TEXT"},         {"type_v", "TEXT"},     {"flash_attn", "INTEGER"}, {"compute", "TEXT"},
-    {"kv_store", "TEXT"},       {"n_seqs", "INTEGER"},  {"n_prompt", "INTEGER"},   {"n_gen", "INTEGER"},
-    {"n_depth", "INTEGER"},     {"test", "TEXT"},       {"test_time", "TEXT"},     {"status", "TEXT"},
-    {"reason", "TEXT"},         {"avg_ns", "REAL"},     {"stddev_ns", "REAL"},     {"avg_ts", "REAL"},
-    {"stddev_ts", "REAL"},      {"ttft_ms", "REAL"},    {"tpot_ms", "REAL"},       {"mem_peak_bytes", "INTEGER"},
+    {"build_commit", "TEXT"},
+    {"cpu_info", "TEXT"},
+    {"backend", "TEXT"},
+    {"isa", "TEXT"},
+    {"model_filename", "TEXT"},
+    {"model_type", "TEXT"},
+    {"model_size", "INTEGER"},
+    {"model_n_params", "INTEGER"},
+    {"model_hash", "TEXT"},
+    {"n_batch", "INTEGER"},
+    {"n_ubatch", "INTEGER"},
+    {"n_threads", "INTEGER"},
+    {"type_k", "TEXT"},
+    {"type_v", "TEXT"},
+    {"flash_attn", "INTEGER"},
+    {"compute", "TEXT"},
+    {"kv_store", "TEXT"},
+    {"n_seqs", "INTEGER"},
+    {"n_prompt", "INTEGER"},
+    {"n_gen", "INTEGER"},
+    {"n_depth", "INTEGER"},
+    {"test", "TEXT"},
+    {"test_time", "TEXT"},
+    {"status", "TEXT"},
+    {"reason", "TEXT"},
+    {"avg_ns", "REAL"},
+    {"stddev_ns", "REAL"},
+    {"avg_ts", "REAL"},
+    {"stddev_ts", "REAL"},
+    {"ttft_ms", "REAL"},
+    {"tpot_ms", "REAL"},
+    {"roofline", "REAL"},
+    {"mbu", "REAL"},
+    {"mfu", "REAL"},
+    {"mem_peak_bytes", "INTEGER"},
+    {"peer", "TEXT"},
+    {"peer_path", "TEXT"},
+    {"peer_build", "TEXT"},
+    {"peer_model_filename", "TEXT"},
+    {"peer_type_k", "TEXT"},
+    {"peer_type_v", "TEXT"},
+    {"peer_flash_attn", "INTEGER"},
+    {"peer_status", "TEXT"},
+    {"peer_reason", "TEXT"},
+    {"peer_avg_ts", "REAL"},
+    {"peer_stddev_ts", "REAL"},
+    {"ratio", "REAL"},
+    {"ratio_low", "REAL"},
+    {"ratio_high", "REAL"},
+    {"ratio_pairs", "INTEGER"},
 };
 #define N_COLUMNS (sizeof columns / sizeof *columns)
 
@@ -100,12 +142,45 @@ static void put_result(json_t *j, const dlab_bench_row *r)
     put(j, "stddev_ts", dlab_json_number(ts.sd));
     put(j, "ttft_ms", dlab_json_number(dlab_bench_stat_of(r->ttft_ms, r->n).mean));
     put(j, "tpot_ms", dlab_json_number(dlab_bench_stat_of(r->tpot_ms, r->n).mean));
+    put(j, "roofline", dlab_json_number(dlab_bench_stat_of(r->roofline, r->n).mean));
+    put(j, "mbu", dlab_json_number(dlab_bench_stat_of(r->mbu, r->n).mean));
+    put(j, "mfu", dlab_json_number(dlab_bench_stat_of(r->mfu, r->n).mean));
     put(j, "mem_peak_bytes", isfinite(r->mem_peak) ? json_integer((json_int_t)r->mem_peak) : json_null());
     put(j, "samples_ns", samples_json(r->time_ns, r->n));
     put(j, "samples_ts", samples_json(r->rate, r->n));
     put(j, "samples_ttft_ms", samples_json(r->ttft_ms, r->n));
     put(j, "samples_tpot_ms", samples_json(r->tpot_ms, r->n));
     put(j, "plan", dlab_cmd_plan_json(&r->plan));
+}
+
+static void put_text_if(json_t *j, const char *key, const char *text)
+{
+    put(j, key, text && *text ? dlab_cmd_text_json(text, strlen(text)) : json_null());
+}
+
+/* All null without a peer: the columns of csv and sql are the same in every run. */
+static void put_peer(json_t *j, const dlab_bench_opts *o, const dlab_bench_row *r)
+{
+    const dlab_bench_peer *q = &r->peer;
+    const dlab_bench_stat ts = dlab_bench_stat_of(q->rate, q->n);
+    const bool asked = q->asked;
+    put_text_if(j, "peer", asked ? o->peer_kind->name : NULL);
+    put_text_if(j, "peer_path", asked ? o->peer_path : NULL);
+    put_text_if(j, "peer_build", q->build);
+    put_text_if(j, "peer_model_filename", asked ? q->model : NULL);
+    put_text_if(j, "peer_type_k", q->test.type_k);
+    put_text_if(j, "peer_type_v", q->test.type_v);
+    put(j, "peer_flash_attn", asked && q->test.flash >= 0 ? json_integer(q->test.flash) : json_null());
+    put_text_if(j, "peer_status", asked ? dlab_run_status_text(q->status) : NULL);
+    put_text_if(j, "peer_reason", q->reason);
+    put(j, "peer_avg_ts", dlab_json_number(ts.mean));
+    put(j, "peer_stddev_ts", dlab_json_number(ts.sd));
+    put(j, "ratio", dlab_json_number(asked ? q->ratio.ratio : NAN));
+    put(j, "ratio_low", dlab_json_number(asked ? q->ratio.low : NAN));
+    put(j, "ratio_high", dlab_json_number(asked ? q->ratio.high : NAN));
+    put(j, "ratio_pairs", q->ratio.n ? json_integer((json_int_t)q->ratio.n) : json_null());
+    put(j, "peer_samples_ns", samples_json(q->time_ns, q->n));
+    put(j, "peer_samples_ts", samples_json(q->rate, q->n));
 }
 
 /* ---- md -------------------------------------------------------------------------------------------------------------- */
@@ -133,7 +208,13 @@ enum {
     M_RATE,
     M_TTFT,
     M_TPOT,
+    M_ROOF,
+    M_MBU,
     M_PEAK,
+    M_PEER,
+    M_PEER_FA,
+    M_RATIO,
+    M_INTERVAL,
     N_MD
 };
 
@@ -144,6 +225,8 @@ static void md_columns(const dlab_bench_out *out, md_column c[N_MD])
     dlab_plan d;
     dlab_plan_default(&d);
     const dlab_plan *p = &o->plan;
+    const bool peer = o->peer_kind != NULL;
+    const int types = peer ? 11 : 6; /* "int8 / q8_0" */
     const md_column all[N_MD] = {
         [M_MODEL] = {"model", out->model_width > 5 ? -out->model_width : -5, true, ""},
         [M_SIZE] = {"size", 11, true, ""},
@@ -152,15 +235,21 @@ static void md_columns(const dlab_bench_out *out, md_column c[N_MD])
         [M_THREADS] = {"threads", 7, true, ""},
         [M_BATCH] = {"n_batch", 7, o->n_batch.n > 0 || p->batch_token_budget != d.batch_token_budget, ""},
         [M_UBATCH] = {"n_ubatch", 8, o->n_ubatch.n > 0 || p->batch_chunk != d.batch_chunk, ""},
-        [M_K] = {"type_k", 6, o->ctk.n > 0 || strcmp(p->kv_k, d.kv_k) != 0, ""},
-        [M_V] = {"type_v", 6, o->ctv.n > 0 || strcmp(p->kv_v, d.kv_v) != 0, ""},
+        [M_K] = {"type_k", types, o->ctk.n > 0 || strcmp(p->kv_k, d.kv_k) != 0, ""},
+        [M_V] = {"type_v", types, o->ctv.n > 0 || strcmp(p->kv_v, d.kv_v) != 0, ""},
         [M_FA] = {"fa", 2, o->fa.n > 0 || strcmp(p->attention_kernel, d.attention_kernel) != 0, ""},
         [M_NPL] = {"npl", 4, o->npl.n > 0 || p->batch_size != d.batch_size, ""},
         [M_TEST] = {"test", 20, true, ""},
         [M_RATE] = {"t/s", 20, true, ""},
         [M_TTFT] = {"ttft ms", 10, true, ""},
         [M_TPOT] = {"tpot ms", 9, true, ""},
+        [M_ROOF] = {"roofline %", 10, true, ""},
+        [M_MBU] = {"mbu %", 6, true, ""},
         [M_PEAK] = {"peak memory", 11, true, ""},
+        [M_PEER] = {"peer t/s", 20, peer, ""},
+        [M_PEER_FA] = {"peer fa", 7, peer, ""},
+        [M_RATIO] = {"ratio", 7, peer, ""},
+        [M_INTERVAL] = {"95 % interval", 16, peer, ""},
     };
     memcpy(c, all, sizeof all);
 }
@@ -214,12 +303,41 @@ static void md_size(md_column *c, int64_t v)
         snprintf(c->text, sizeof c->text, "–");
 }
 
-static void md_row(const dlab_bench_out *o, const dlab_bench_row *r)
+#define CELL(column, ...) snprintf(c[column].text, sizeof c[column].text, __VA_ARGS__)
+
+static void md_rate(md_column *c, dlab_run_status status, const char *reason, dlab_bench_stat ts)
+{
+    if (status != DLAB_RUN_OK)
+        snprintf(c->text, sizeof c->text, "%s: %s", dlab_run_status_text(status), reason);
+    else if (isfinite(ts.sd))
+        snprintf(c->text, sizeof c->text, "%.2f ± %.2f", ts.mean, ts.sd);
+    else
+        md_number(c->text, sizeof c->text, ts.mean, "%.2f");
+}
+
+/* Both names where the peer's format is not quite ours. */
+static void md_cache_type(md_column *c, const char *ours, const char *theirs)
+{
+    const bool same = !theirs || strcmp(ours, theirs) == 0;
+    snprintf(c->text, sizeof c->text, "%s%s%s", ours, same ? "" : " / ", same ? "" : theirs);
+}
+
+static void md_peer(md_column c[N_MD], const dlab_bench_peer *q)
+{
+    md_rate(&c[M_PEER], q->status, q->reason, dlab_bench_stat_of(q->rate, q->n));
+    md_number(c[M_PEER_FA].text, sizeof c[M_PEER_FA].text, q->test.flash < 0 ? NAN : q->test.flash, "%.0f");
+    md_number(c[M_RATIO].text, sizeof c[M_RATIO].text, q->ratio.ratio, "%.3f");
+    if (isfinite(q->ratio.low))
+        CELL(M_INTERVAL, "%.3f – %.3f", q->ratio.low, q->ratio.high);
+    else
+        md_number(c[M_INTERVAL].text, sizeof c[M_INTERVAL].text, NAN, "%.3f");
+}
+
+static void md_row(dlab_bench_out *o, const dlab_bench_row *r)
 {
     md_column c[N_MD];
     const dlab_plan *p = &r->plan;
     md_columns(o, c);
-#define CELL(column, ...) snprintf(c[column].text, sizeof c[column].text, __VA_ARGS__)
     dlab_bench_model_type(r->model, c[M_MODEL].text, sizeof c[M_MODEL].text);
     dlab_text_bytes((double)r->model->weight_bytes, c[M_SIZE].text, sizeof c[M_SIZE].text);
     CELL(M_PARAMS, "%.2f M", (double)r->model->n_params / 1e6);
@@ -227,26 +345,38 @@ static void md_row(const dlab_bench_out *o, const dlab_bench_row *r)
     md_size(&c[M_THREADS], p->threads);
     md_size(&c[M_BATCH], p->batch_token_budget);
     md_size(&c[M_UBATCH], p->batch_chunk);
-    CELL(M_K, "%s", p->kv_k);
-    CELL(M_V, "%s", p->kv_v);
+    md_cache_type(&c[M_K], p->kv_k, r->peer.test.type_k);
+    md_cache_type(&c[M_V], p->kv_v, r->peer.test.type_v);
     CELL(M_FA, "%d", strcmp(p->attention_kernel, "fused") == 0);
     CELL(M_NPL, "%lld", (long long)r->cell->npl);
     dlab_bench_test_name(r->cell, c[M_TEST].text, sizeof c[M_TEST].text);
-    dlab_bench_stat ts = dlab_bench_stat_of(r->rate, r->n);
-    if (r->status != DLAB_RUN_OK)
-        CELL(M_RATE, "%s: %s", dlab_run_status_text(r->status), r->reason);
-    else if (isfinite(ts.sd))
-        CELL(M_RATE, "%.2f ± %.2f", ts.mean, ts.sd);
-    else
-        md_number(c[M_RATE].text, sizeof c[M_RATE].text, ts.mean, "%.2f");
-#undef CELL
+    md_rate(&c[M_RATE], r->status, r->reason, dlab_bench_stat_of(r->rate, r->n));
     md_number(c[M_TTFT].text, sizeof c[M_TTFT].text, dlab_bench_stat_of(r->ttft_ms, r->n).mean, "%.2f");
     md_number(c[M_TPOT].text, sizeof c[M_TPOT].text, dlab_bench_stat_of(r->tpot_ms, r->n).mean, "%.3f");
+    md_number(c[M_ROOF].text, sizeof c[M_ROOF].text, 100 * dlab_bench_stat_of(r->roofline, r->n).mean, "%.1f");
+    md_number(c[M_MBU].text, sizeof c[M_MBU].text, 100 * dlab_bench_stat_of(r->mbu, r->n).mean, "%.1f");
     if (isfinite(r->mem_peak))
         dlab_text_bytes(r->mem_peak, c[M_PEAK].text, sizeof c[M_PEAK].text);
     else
         md_number(c[M_PEAK].text, sizeof c[M_PEAK].text, NAN, "%.0f");
+    if (r->peer.asked) md_peer(c, &r->peer);
+    if (*r->peer.build) snprintf(o->peer_build, sizeof o->peer_build, "%s", r->peer.build);
     md_line(o->to, c, false);
+}
+
+#undef CELL
+
+/* Which programs on which files. */
+static void md_peer_note(const dlab_bench_out *o)
+{
+    const dlab_bench_opts *b = o->opts;
+    if (!b->peer_kind) return;
+    fprintf(o->to, "\nours: build %s", DLAB_GIT_REVISION);
+    for (size_t i = 0; i < b->model.n; i++) fprintf(o->to, ", %s", o->model_paths[i]);
+    fprintf(o->to, "\npeer: %s %s%s%s, on %s\n", b->peer_kind->name, b->peer_path, *o->peer_build ? ", build " : "",
+            o->peer_build, b->peer_model ? b->peer_model : "the same file");
+    fprintf(o->to, "ratio: ours over the peer, geometric mean of %lld pairs run in turns; above 1 ours is faster\n",
+            (long long)b->repeats);
 }
 
 /* ---- csv, sql -------------------------------------------------------------------------------------------------------- */
@@ -334,6 +464,7 @@ dlab_status dlab_bench_out_row(dlab_bench_out *o, const dlab_bench_row *r, dlab_
     if (row) {
         put_setup(row, o, r);
         put_result(row, r);
+        put_peer(row, o->opts, r);
     }
     char *text = row ? dlab_json_dump(row, is(o, "json") ? 2 : 0) : NULL;
     if (text && is(o, "json")) fprintf(o->to, "%s\n%s", o->n_rows ? "," : "", text);
@@ -350,6 +481,7 @@ dlab_status dlab_bench_out_row(dlab_bench_out *o, const dlab_bench_row *r, dlab_
 
 void dlab_bench_out_end(dlab_bench_out *o)
 {
+    if (is(o, "md")) md_peer_note(o);
     if (is(o, "json")) fputs(o->n_rows ? "\n]\n" : "]\n", o->to);
     fflush(o->to);
 }

@@ -18,4 +18,9 @@ typedef struct {
 dlab_status dlab_cmd_record_read(const char *path, dlab_cmd_record *out, dlab_error *err);
 void dlab_cmd_record_free(dlab_cmd_record *r);
 
+/* Where a record is to be written: not a folder, and nothing that is there already but a record that may be replaced or
+ * gone on with. flag and other ("go on with --resume, " or "") are for the messages; path is not empty. */
+dlab_status dlab_cmd_record_check_out(const char *flag, const char *path, bool may_be_there, const char *other,
+                                      dlab_error *err);
+
 #endif

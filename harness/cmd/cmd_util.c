@@ -28,11 +28,11 @@ int dlab_cmd_exit_code(dlab_status s)
 
 /* ---- models and files ----------------------------------------------------------------------------------------------- */
 
-static dlab_status fill_path(char *buf, size_t size, dlab_error *err, const char *a, const char *b, const char *c)
+static dlab_status fill_path(char *buf, size_t size, dlab_error *err, const char *path)
 {
-    int n = snprintf(buf, size, "%s%s%s", a, b, c);
+    int n = snprintf(buf, size, "%s", path);
     if (n < 0 || (size_t)n >= size) {
-        return DLAB_FAIL(err, DLAB_EUSAGE, "the model's path is longer than %zu bytes: %.60s…", size - 1, a);
+        return DLAB_FAIL(err, DLAB_EUSAGE, "the model's path is longer than %zu bytes: %.60s…", size - 1, path);
     }
     return DLAB_OK;
 }
@@ -40,17 +40,10 @@ static dlab_status fill_path(char *buf, size_t size, dlab_error *err, const char
 dlab_status dlab_cmd_model_path(const char *given, char *buf, size_t size, dlab_error *err)
 {
     if (given && !*given) return DLAB_FAIL(err, DLAB_EUSAGE, "-m: empty, expected a GGUF file or synthetic:NAME");
-    if (given) return fill_path(buf, size, err, given, "", "");
+    if (given) return fill_path(buf, size, err, given);
     const char *env = getenv("DLAB_MODEL");
-    if (env && *env) return fill_path(buf, size, err, env, "", "");
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && *cache) {
-        DLAB_TRY(fill_path(buf, size, err, cache, "/decodelab/", DLAB_CMD_MODEL_FILE));
-        if (dlab_file_exists(buf)) return DLAB_OK;
-    } else if (home && *home) {
-        DLAB_TRY(fill_path(buf, size, err, home, "/.cache/decodelab/", DLAB_CMD_MODEL_FILE));
-        if (dlab_file_exists(buf)) return DLAB_OK;
-    }
+    if (env && *env) return fill_path(buf, size, err, env);
+    if (dlab_cache_path(DLAB_CMD_MODEL_FILE, buf, size) && dlab_file_exists(buf)) return DLAB_OK;
     *buf = 0;
     return DLAB_FAIL(
         err, DLAB_EUSAGE,
@@ -276,4 +269,18 @@ dlab_status dlab_cmd_set_isa(dlab_plan *plan, const char *name, dlab_error *err)
     char set[64];
     snprintf(set, sizeof set, "isa=%.48s", name);
     return dlab_spec_plan_set(plan, set, err);
+}
+
+char *dlab_cmd_line(int argc, char **argv)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f) return NULL;
+    fputs("dlab", f);
+    for (int i = 0; i < argc; i++) {
+        bool plain = *argv[i] && !argv[i][strcspn(argv[i], " \t\n'\"\\$`*?[]{}()<>|&;#~!")];
+        fprintf(f, plain ? " %s" : " '%s'", argv[i]);
+    }
+    return fclose(f) == 0 ? text : NULL;
 }

@@ -42,6 +42,9 @@ dlab_status dlab_cmd_choice(const char *flag, const char *text, const char *cons
 /* Stores the only positional argument; a second one is an error. `what` is for the message: "record". */
 dlab_status dlab_cmd_one_arg(const char *what, const char *arg, const char **out, dlab_error *err);
 
+/* The command as it was given, for a record; before argp sorts the words. malloc'd; NULL when memory is out. */
+char *dlab_cmd_line(int argc, char **argv);
+
 /* Rows of a command's flag table. */
 #define DLAB_CMD_KEY_SET (DLAB_CMD_KEY + 900)
 #define DLAB_CMD_KEY_ISA (DLAB_CMD_KEY + 901)

@@ -38,7 +38,8 @@ static const struct argp_option options[] = {
     {"format", KEY_FORMAT, "FORMAT", 0, "csv (default), json or md", 0},
     {"runs", KEY_RUNS, NULL, 0, "a row for each run instead of each point", 0},
     {"table", KEY_TABLE, "TABLE", 0,
-     "a row for each event of each run: requests, tokens, steps (memory of the KV store over time), memory or quality",
+     "a row for each event of each run: requests, tokens, steps (memory of the KV store over time), memory or quality; "
+     "or for each working set: peaks (what the machine does at most)",
      0},
     {"output", 'o', "FILE", 0, "write there (whole or not at all) instead of to standard output", 0},
     {0},

@@ -97,7 +97,7 @@ static dlab_status unknown_command(const char *name, dlab_error *err)
     }
     names[n] = NULL;
     static const char *const planned[] = {"ab",      "gate",  "load",  "serve",  "report",   "compare",
-                                          "history", "check", "merge", "advise", "validate", "calibrate"};
+                                          "history", "check", "merge", "advise", "validate"};
     for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {
         if (strcmp(name, planned[i]) == 0) {
             return DLAB_FAIL(err, DLAB_ENOTBUILT, "%s is not built in this version; `dlab --help` lists what is", name);

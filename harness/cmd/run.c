@@ -2,11 +2,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "harness/cmd/cmd_record.h"
 #include "harness/cmd/cmd_util.h"
 #include "harness/run/run.h"
 
@@ -137,54 +137,12 @@ static dlab_status default_out(const char *name, char *buf, size_t size, dlab_er
     return DLAB_OK;
 }
 
-/* Only a record may be replaced: never a device, nor the experiment file itself. An empty file counts as nothing. */
-static bool is_record(const char *path, const struct stat *s)
-{
-    static const char signature[] = "\211HDF\r\n\032\n";
-    char head[sizeof signature - 1];
-    if (!S_ISREG(s->st_mode)) return false;
-    if (s->st_size == 0) return true;
-    FILE *f = fopen(path, "rbe");
-    if (!f) return true; /* what is wrong with it is said by whoever opens it */
-    bool same = fread(head, sizeof head, 1, f) == 1 && memcmp(head, signature, sizeof head) == 0;
-    fclose(f);
-    return same;
-}
-
 static dlab_status check_out(const run_opts *o, dlab_error *err)
 {
-    struct stat s;
     if (o->resume && !o->out) return DLAB_FAIL(err, DLAB_EUSAGE, "--resume: which record? give it with -o");
     if (o->resume && o->force) return DLAB_FAIL(err, DLAB_EUSAGE, "--resume and --force contradict each other");
     if (!o->out) return DLAB_OK;
-    size_t n = strlen(o->out);
-    if (n + 32 > PATH_MAX) return DLAB_FAIL(err, DLAB_EUSAGE, "-o: the path is too long");
-    bool there = stat(o->out, &s) == 0;
-    if (o->out[n - 1] == '/' || (there && S_ISDIR(s.st_mode))) {
-        return DLAB_FAIL(err, DLAB_EUSAGE, "-o %s: a folder; the name of a file is expected", o->out);
-    }
-    if (there && !is_record(o->out, &s)) {
-        return DLAB_FAIL(err, DLAB_EUSAGE, "-o %s: is there already and is no record: give another name", o->out);
-    }
-    if (there && !o->resume && !o->force) {
-        return DLAB_FAIL(err, DLAB_EUSAGE,
-                         "%s exists: go on with --resume, replace it with --force, or give another name", o->out);
-    }
-    return DLAB_OK;
-}
-
-static char *command_line(int argc, char **argv)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (!f) return NULL;
-    fputs("dlab", f);
-    for (int i = 0; i < argc; i++) {
-        bool plain = *argv[i] && !argv[i][strcspn(argv[i], " \t\n'\"\\$`*?[]{}()<>|&;#~!")];
-        fprintf(f, plain ? " %s" : " '%s'", argv[i]);
-    }
-    return fclose(f) == 0 ? text : NULL;
+    return dlab_cmd_record_check_out("-o", o->out, o->resume || o->force, "go on with --resume, ", err);
 }
 
 /* ---- after the sweep ------------------------------------------------------------------------------------------------ */
@@ -309,7 +267,7 @@ static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit
     run_opts o = {.format = formats[0]};
     bool helped = false;
     dlab_spec *spec = NULL;
-    char *plan = NULL, *command = command_line(argc, argv); /* before argp sorts the words */
+    char *plan = NULL, *command = dlab_cmd_line(argc, argv); /* before argp sorts the words */
     dlab_status st = DLAB_OK;
     DLAB_TRY_DONE(st, dlab_cmd_parse(&cli, argc, argv, &o, &helped, err));
     if (helped) goto done;

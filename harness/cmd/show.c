@@ -83,7 +83,29 @@ static size_t figures_of(const dlab_point_result *p, figure *out)
     return n;
 }
 
-static dlab_status point_json(const dlab_point_result *p, const figure *f, size_t n, dlab_error *err)
+/* null where no peer was measured. */
+static json_t *peer_json(const dlab_record *r, size_t point)
+{
+    const dlab_peer_point *q = dlab_peer_result_find(&r->peer, point);
+    if (!q) return json_null();
+    json_t *pairs = json_array(), *flash = q->flash < 0 ? json_null() : json_integer(q->flash);
+    for (size_t i = 0; i < r->peer.n_pairs; i++) {
+        const dlab_peer_pair *p = &r->peer.pairs[i];
+        if (p->point != q->point) continue;
+        json_array_append_new(pairs, json_pack("{s:i, s:b, s:o, s:o, s:o, s:o}", "pair", p->pair, "peer_first",
+                                               p->peer_first, "ours_rate", dlab_json_number(p->ours_rate), "peer_rate",
+                                               dlab_json_number(p->peer_rate), "ours_ns", dlab_json_number(p->ours_ns),
+                                               "peer_ns", dlab_json_number(p->peer_ns)));
+    }
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "about", settings_json(&r->peer.about),
+                     "status", q->status, "reason", dlab_cmd_text_json(q->reason, strlen(q->reason)), "type_k",
+                     dlab_cmd_text_json(q->type_k, strlen(q->type_k)), "type_v",
+                     dlab_cmd_text_json(q->type_v, strlen(q->type_v)), "flash_attn", flash, "ratio",
+                     dlab_json_number(q->ratio), "low", dlab_json_number(q->low), "high", dlab_json_number(q->high),
+                     "pairs", pairs);
+}
+
+static dlab_status point_json(const dlab_point_result *p, json_t *peer, const figure *f, size_t n, dlab_error *err)
 {
     json_t *metrics = json_object();
     for (size_t i = 0; i < n; i++) {
@@ -96,10 +118,10 @@ static dlab_status point_json(const dlab_point_result *p, const figure *f, size_
                                       (json_int_t)s->n_samples, "low_n", (int)s->low_n));
     }
     return dlab_cmd_print_json(
-        json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "label", p->label, "status",
+        json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "label", p->label, "status",
                   dlab_run_status_text(p->status), "reason", dlab_cmd_text_json(p->reason, strlen(p->reason)),
                   "warnings", dlab_cmd_text_json(p->warnings, strlen(p->warnings)), "axes", settings_json(&p->axes),
-                  "effective", settings_json(&p->effective), "metrics", metrics, "runs", runs_json(p)),
+                  "effective", settings_json(&p->effective), "metrics", metrics, "runs", runs_json(p), "peer", peer),
         err);
 }
 
@@ -154,12 +176,39 @@ static dlab_status show_point(const dlab_record *r, const show_opts *o, dlab_err
     const dlab_point_result *p = &r->points[o->point - 1];
     figure figures[MAX_METRICS];
     size_t n = figures_of(p, figures);
-    if (o->format == formats[2]) return point_json(p, figures, n, err);
+    if (o->format == formats[2]) return point_json(p, peer_json(r, (size_t)o->point - 1), figures, n, err);
     if (o->format == formats[1])
         point_csv(figures, n);
     else
         point_md(p, figures, n);
     return DLAB_OK;
+}
+
+/* What another program measured in turns with ours (`dlab bench --peer`). */
+static void print_peer(const dlab_record *r)
+{
+    static const char *const facts[] = {"kind", "path", "build", "model"};
+    if (r->peer.n_points == 0) return;
+    printf("\npeer:");
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        const char *value = dlab_settings_get(&r->peer.about, facts[i]);
+        if (value && *value) printf("%s %s %s", i ? "," : "", facts[i], value);
+    }
+    printf("\n\n| %-32s | peer fa | %-41s |\n|----------------------------------|--------:|", "test",
+           "ratio, ours over the peer (95 % interval)");
+    printf("-------------------------------------------|\n");
+    for (size_t i = 0; i < r->peer.n_points; i++) {
+        const dlab_peer_point *q = &r->peer.points[i];
+        char text[sizeof q->status + sizeof q->reason + 3], flash[16] = "";
+        if (isfinite(q->low))
+            snprintf(text, sizeof text, "%.3f (%.3f to %.3f)", q->ratio, q->low, q->high);
+        else if (isfinite(q->ratio))
+            snprintf(text, sizeof text, "%.3f", q->ratio);
+        else
+            snprintf(text, sizeof text, "%s: %s", q->status, q->reason);
+        if (q->flash >= 0) snprintf(flash, sizeof flash, "%d", q->flash);
+        printf("| %-32s | %7s | %-41s |\n", r->points[q->point].label, flash, text);
+    }
 }
 
 static dlab_status show_table(const dlab_cmd_record *r, const show_opts *o, dlab_error *err)
@@ -169,6 +218,7 @@ static dlab_status show_table(const dlab_cmd_record *r, const show_opts *o, dlab
     dlab_status st = dlab_report_build(&r->record, &r->report, &table, err);
     if (st == DLAB_OK) st = dlab_table_render(&table, o->format, &text, err);
     if (st == DLAB_OK) st = dlab_cmd_print(text, err);
+    if (st == DLAB_OK && o->format == formats[0]) print_peer(&r->record);
     free(text);
     dlab_table_free(&table);
     return st;

@@ -27,8 +27,7 @@ struct dlab_child {
     int errors; /* its standard error */
     dlab_pulse *pulse;
     dlab_lines lines;
-    char said[256]; /* the last line of its standard error that was not empty */
-    char partial[256];
+    dlab_last_line said; /* on its standard error */
     char last_words[512];
 };
 
@@ -97,23 +96,12 @@ dlab_status dlab_child_start(const char *exe, const char *fault, dlab_child **ou
     return st;
 }
 
-/* Keeps the last line with something in it; control characters would spoil the table that shows it. */
 static void hear(dlab_child *c)
 {
     char buf[1024];
     ssize_t got = -1;
-    while (c->errors >= 0 && (got = read(c->errors, buf, sizeof buf)) > 0) {
-        for (ssize_t i = 0; i < got; i++) {
-            size_t n = strlen(c->partial);
-            if (buf[i] == '\n') {
-                if (n > 0) memcpy(c->said, c->partial, n + 1);
-                c->partial[0] = 0;
-            } else if (n + 1 < sizeof c->partial) {
-                c->partial[n] = (unsigned char)buf[i] < ' ' ? ' ' : buf[i];
-                c->partial[n + 1] = 0;
-            }
-        }
-    }
+    while (c->errors >= 0 && (got = read(c->errors, buf, sizeof buf)) > 0)
+        dlab_last_line_add(&c->said, buf, (size_t)got);
     if (got == 0) { /* closed: polling it again would only spin */
         close(c->errors);
         c->errors = -1;
@@ -131,7 +119,7 @@ static void describe_end(dlab_child *c, int status)
         snprintf(how, sizeof how, "the worker left with exit code %d and without an answer", WEXITSTATUS(status));
     }
     hear(c);
-    const char *words = *c->partial ? c->partial : c->said;
+    const char *words = dlab_last_line_text(&c->said);
     snprintf(c->last_words, sizeof c->last_words, "%s%s%s", how, *words ? "; it said: " : "", words);
     dlab_text_copy(c->last_words, sizeof c->last_words, c->last_words);
 }

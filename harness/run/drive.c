@@ -104,6 +104,7 @@ static dlab_status add_step(driver *d, const dlab_step *s, double t_begin, doubl
                       .bytes = s->bytes,
                       .kv_bytes = s->kv_bytes,
                       .flops = s->flops,
+                      .int8_flops = s->int8_flops,
                       .kv_dense_bytes = s->kv_dense_bytes,
                       .inter_bytes = s->inter_bytes,
                       .kv_reserved = s->kv.reserved_bytes,

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "harness/probes/calibration.h"
 #include "harness/probes/probes.h"
 #include "harness/run/config.h"
 #include "harness/run/crew.h"
@@ -296,12 +297,35 @@ static dlab_status prepare(runner *r, const char *exe, const char *target, dlab_
     return dlab_crew_start(&r->crew, err);
 }
 
+static void say_note(void *ctx, const char *line) { dlab_progress_note(ctx, line); }
+
+static bool seen_before(const dlab_outlook *o, size_t i)
+{
+    for (size_t k = 0; k < i; k++) {
+        if (o[k].status == DLAB_OK && o[k].plan.threads == o[i].plan.threads &&
+            strcmp(o[k].plan.isa, o[i].plan.isa) == 0 && strcmp(o[k].plan.device, o[i].plan.device) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What the machine does at most, for the plans of this sweep; the workers find it where it is kept. */
+static void calibrate(runner *r)
+{
+    if (strcmp(r->crew.target, "engine") != 0 || r->n_done == r->n_slots) return;
+    for (size_t i = 0; i < r->spec->n_points; i++) {
+        if (r->outlook[i].status != DLAB_OK || seen_before(r->outlook, i)) continue;
+        dlab_calibration_ensure(&r->outlook[i].plan, r->opts->interrupted, say_note, &r->progress);
+    }
+}
+
 dlab_status dlab_runner_run(const dlab_spec *spec, const dlab_runner_opts *opts, dlab_record *out, dlab_error *err)
 {
     runner r = {.spec = spec, .opts = opts, .record = out, .lock_fd = -1};
     dlab_record_init(out);
     dlab_status st = prepare(&r, opts->worker_exe ? opts->worker_exe : "/proc/self/exe",
                              opts->target ? opts->target : "engine", err);
+    if (st == DLAB_OK) calibrate(&r);
     if (st == DLAB_OK) st = sweep_points(&r, err);
     dlab_crew_end(&r.crew);
     if (st == DLAB_OK) {

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "harness/probes/calibration.h"
 #include "harness/probes/probes.h"
 #include "harness/quality/ppl.h"
 #include "harness/run/config.h"
@@ -29,6 +30,8 @@ struct dlab_session {
     dlab_requests requests, warmup;
     int32_t *handles; /* [requests.n] of the primed depths; −1: none */
     int32_t eos;
+    dlab_peak_row peaks[DLAB_PEAK_ROWS]; /* [n_peaks] of this machine for the plan, once warmed */
+    size_t n_peaks;
     bool primed, warmed;
 };
 
@@ -140,6 +143,13 @@ static dlab_drive_opts drive_opts(const dlab_session *s)
                              .interrupted = s->opts.interrupted};
 }
 
+/* Other targets than the engine do not compute, so that no peak bounds them. */
+static void find_peaks(dlab_session *s)
+{
+    if (strcmp(s->target->ops->name, "engine") == 0)
+        s->n_peaks = dlab_calibration_rows(s->target->ops->plan(s->target), s->peaks);
+}
+
 static dlab_status warm_up(dlab_session *s, int64_t times, dlab_error *err)
 {
     dlab_drive_opts o = drive_opts(s);
@@ -151,6 +161,7 @@ static dlab_status warm_up(dlab_session *s, int64_t times, dlab_error *err)
         dlab_run_free(&thrown_away);
         if (st != DLAB_OK) return dlab_error_prefix(err, st, "warm-up");
     }
+    find_peaks(s);
     s->warmed = true;
     return DLAB_OK;
 }
@@ -204,6 +215,7 @@ static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
     out->started_unix = unix_now();
     dlab_status st = dlab_drive(s->target, dlab_clock_real(), &s->requests, s->handles, &o, out, err);
     keep_memory(s, &before, rss_is_ours, out);
+    for (size_t i = 0; st == DLAB_OK && i < s->n_peaks; i++) st = dlab_run_add_peak(out, &s->peaks[i], err);
     return st;
 }
 

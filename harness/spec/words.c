@@ -173,9 +173,8 @@ const dlab_spec_reserved *dlab_spec_reserved_words(size_t *n)
     static const dlab_spec_reserved table[] = {
         {"device", NULL, {"cuda", "sim"}},
         {"weights.dtype", NULL, {"f32", "f16", "bf16", "int8", "fp8", "int4"}},
-        {"compute", NULL, {"f16", "bf16"}},
+        {"compute", NULL, {"f16"}},
         {"batch.mode", NULL, {"continuous"}},
-        {"isa", NULL, {"bf16"}},
         {"workload.kind", NULL, {"poisson", "trace"}},
         {"attention.pattern", NULL, {"sink_window", "topk_pages"}},
         {"attention.key_rank", "", {NULL}},

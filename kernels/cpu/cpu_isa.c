@@ -22,6 +22,8 @@ static bool has_avx512(void)
 
 static bool has_vnni(void) { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
+static bool has_bf16(void) { return has_vnni() && __builtin_cpu_supports("avx512bf16"); }
+
 /* Leaf 7, subleaf 1, EAX bit 4; the state of 256-bit registers is the same as AVX2's. */
 static bool has_avxvnni(void)
 {
@@ -32,6 +34,7 @@ static bool has_avxvnni(void)
 static bool has_avx2(void) { return false; }
 static bool has_avx512(void) { return false; }
 static bool has_vnni(void) { return false; }
+static bool has_bf16(void) { return false; }
 static bool has_avxvnni(void) { return false; }
 #endif
 
@@ -42,13 +45,14 @@ bool dlab_isa_supported(const char *isa)
     if (strcmp(isa, "avxvnni") == 0) return has_avxvnni();
     if (strcmp(isa, "avx512") == 0) return has_avx512();
     if (strcmp(isa, "vnni") == 0) return has_vnni();
+    if (strcmp(isa, "bf16") == 0) return has_bf16();
     return false;
 }
 
 int32_t dlab_isa_lanes(const char *isa)
 {
-    if (strcmp(isa, "avx512") == 0 || strcmp(isa, "vnni") == 0) return 16;
-    return strcmp(isa, "plain") == 0 ? 4 : 8;
+    if (strcmp(isa, "plain") == 0) return 4;
+    return strcmp(isa, "avx2") == 0 || strcmp(isa, "avxvnni") == 0 ? 8 : 16;
 }
 
 const char *dlab_isa_best(void)

@@ -138,14 +138,4 @@ static inline void kv_store_f16(const float *x, int64_t n, uint16_t *dst)
     for (; i < n; i++) dst[i] = dlab_f32_to_f16(x[i]);
 }
 
-static inline void kv_store_bf16(const float *x, int64_t n, uint16_t *dst)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, x + i, sizeof u);
-        const uint32_t nan = u >> 16 | 0x40u, number = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
-        dst[i] = (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : number);
-    }
-}
-
 #endif

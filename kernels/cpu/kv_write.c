@@ -130,7 +130,7 @@ static void put_group(const writer *w, const float *x, int64_t off, int64_t inde
         if (p->dtype == DLAB_F16)
             kv_store_f16(x, w->dim, (uint16_t *)(void *)dst);
         else if (p->dtype == DLAB_BF16)
-            kv_store_bf16(x, w->dim, (uint16_t *)(void *)dst);
+            row_to_bf16(x, w->dim, (uint16_t *)(void *)dst);
         else
             memcpy(dst, x, (size_t)w->dim * sizeof *x);
         break;

@@ -1,6 +1,8 @@
 /* x · wᵀ of packed weights. A task is 16 outputs by up to 256 rows. A few rows read a packed tile as it is; for more, the
- * tile is widened once into scratch, then met by all of them. Two ways: f32 products (matmul_float.h), and exact int8
- * products of blocks (matmul_int8.h). */
+ * tile is widened once into scratch, then met by all of them. Three ways: f32 products (matmul_float.h), exact int8 products
+ * of blocks (matmul_int8.h), and, where there are instructions for them, products of pairs of bf16 (matmul_bf16.h); elsewhere
+ * bf16 inputs become f32, as many rows at a time as share the loads of a tile. */
+#include "kernels/cpu/matmul_bf16.h"
 #include "kernels/cpu/matmul_float.h"
 #include "kernels/cpu/matmul_int8.h"
 
@@ -19,7 +21,8 @@ static int64_t matmul_tasks(const void *args, int phase)
 static size_t matmul_scratch(const void *args)
 {
     const dlab_matmul_args *a = args;
-    return a->quantized ? q_tile_bytes(a->w.k) : (size_t)a->w.k * VF * sizeof(float);
+    if (a->input == DLAB_ACT_INT8) return q_tile_bytes(a->w.k);
+    return (size_t)a->w.k * (VF + (a->input == DLAB_ACT_BF16 ? ROWS_TOGETHER : 0)) * sizeof(float);
 }
 
 static void int8_rows(const dlab_matmul_args *a, const uint8_t *p, int64_t begin, int64_t end, tile_out out,
@@ -41,10 +44,34 @@ static void int8_rows(const dlab_matmul_args *a, const uint8_t *p, int64_t begin
     }
 }
 
+#ifdef DLAB_BF16_PAIRS
+static void bf16_rows_all(const dlab_matmul_args *a, const uint8_t *p, int64_t begin, int64_t end, tile_out out)
+{
+    const int64_t stride = dlab_bf16_row(a->w.k);
+    const uint16_t *x = (const uint16_t *)dlab_host_ptr(a->x) + begin * stride;
+    for (int64_t r = begin; r < end; r += ROWS_TOGETHER) {
+        const int rows = (int)dlab_min_i64(ROWS_TOGETHER, end - r);
+        bf16_tile_dot(p, a->w.k, x, rows, &out);
+        x += rows * stride;
+        out.y += rows * out.stride;
+    }
+}
+#endif
+
+/* Rows from `row` on; those of bf16 become f32 in `wide`. */
+static const float *float_inputs(const dlab_matmul_args *a, int64_t row, int rows, float *wide)
+{
+    const int64_t k = a->w.k, stride = dlab_bf16_row(k);
+    if (a->input == DLAB_ACT_F32) return (const float *)dlab_host_ptr(a->x) + row * k;
+    const uint16_t *x = (const uint16_t *)dlab_host_ptr(a->x) + row * stride;
+    for (int r = 0; r < rows; r++) row_unpack(x + r * stride, DLAB_BF16, k, wide + r * k);
+    return wide;
+}
+
 static void float_rows_all(const dlab_matmul_args *a, const uint8_t *p, int64_t begin, int64_t end, tile_out out,
                            float *scratch)
 {
-    const float *x = (const float *)dlab_host_ptr(a->x) + begin * a->w.k;
+    float *wide = scratch + a->w.k * VF;
     dlab_dtype type = a->w.dtype;
     if (end - begin > ROWS_TOGETHER && type != DLAB_F32) {
         float_tile_widen(p, type, a->w.k, scratch);
@@ -53,9 +80,26 @@ static void float_rows_all(const dlab_matmul_args *a, const uint8_t *p, int64_t 
     }
     for (int64_t r = begin; r < end; r += ROWS_TOGETHER) {
         const int rows = (int)dlab_min_i64(ROWS_TOGETHER, end - r);
-        float_tile_dot(p, type, a->w.k, x, rows, &out);
-        x += rows * a->w.k;
+        float_tile_dot(p, type, a->w.k, float_inputs(a, r, rows, wide), rows, &out);
         out.y += rows * out.stride;
+    }
+}
+
+static void tile_rows(const dlab_matmul_args *a, const uint8_t *p, int64_t begin, int64_t end, tile_out out,
+                      void *scratch)
+{
+    switch (a->input) {
+    case DLAB_ACT_INT8:
+        int8_rows(a, p, begin, end, out, scratch);
+        break;
+#ifdef DLAB_BF16_PAIRS
+    case DLAB_ACT_BF16:
+        bf16_rows_all(a, p, begin, end, out);
+        break;
+#endif
+    default:
+        float_rows_all(a, p, begin, end, out, scratch);
+        break;
     }
 }
 
@@ -74,10 +118,7 @@ static void matmul_run(const void *args, int phase, int64_t begin, int64_t end, 
                                   .stride = a->w.n,
                                   .n = dlab_min_i64(VF, a->w.n - o),
                                   .accumulate = a->accumulate};
-            if (a->quantized)
-                int8_rows(a, p, row, last, out, scratch);
-            else
-                float_rows_all(a, p, row, last, out, scratch);
+            tile_rows(a, p, row, last, out, scratch);
         }
     }
 }

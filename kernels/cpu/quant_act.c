@@ -1,4 +1,4 @@
-/* Activations to int8 in blocks of 32 with a scale each. A task is a row. */
+/* Activations to int8 in blocks of 32 with a scale each, or to bf16. A task is a row. */
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
@@ -53,6 +53,12 @@ static void quant_run(const void *args, int phase, int64_t begin, int64_t end, v
     const int64_t n_blocks = a->k / DLAB_QACT_BLOCK;
     for (int64_t r = begin; r < end; r++) {
         const float *x = (const float *)dlab_host_ptr(a->x) + r * a->k;
+        if (a->to == DLAB_ACT_BF16) {
+            uint16_t *y = (uint16_t *)dlab_host_ptr(a->y) + r * dlab_bf16_row(a->k);
+            row_to_bf16(x, a->k, y);
+            if (a->k % 2) y[a->k] = 0;
+            continue;
+        }
         dlab_qact_block *y = (dlab_qact_block *)dlab_host_ptr(a->y) + r * n_blocks;
         for (int64_t b = 0; b < n_blocks; b++) quant_block(x + b * DLAB_QACT_BLOCK, y + b);
     }

@@ -29,10 +29,13 @@ DLAB_INLINE uint32_t load_u32(const void *p)
     return v;
 }
 
-#if defined(DLAB_ISA_vnni) || defined(DLAB_ISA_avxvnni)
+#if defined(DLAB_ISA_vnni) || defined(DLAB_ISA_avxvnni) || defined(DLAB_ISA_bf16)
 #define DLAB_VNNI
 #endif
-#if defined(DLAB_ISA_avx512) || defined(DLAB_ISA_vnni)
+#if defined(DLAB_ISA_bf16)
+#define DLAB_BF16_PAIRS
+#endif
+#if defined(DLAB_ISA_avx512) || defined(DLAB_ISA_vnni) || defined(DLAB_ISA_bf16)
 #include "kernels/cpu/simd_avx512.h"
 #elif defined(DLAB_ISA_avx2) || defined(DLAB_ISA_avxvnni)
 #include "kernels/cpu/simd_avx2.h"
@@ -145,6 +148,17 @@ static inline void row_unpack(const void *row, dlab_dtype t, int64_t k, float *d
     default:
         memcpy(dst, row, (size_t)k * sizeof(float));
         break;
+    }
+}
+
+/* Rounds n values to nearest even, by their bits: the CPU's modes for subnormal numbers do not matter. NaN is made quiet. */
+static inline void row_to_bf16(const float *x, int64_t n, uint16_t *dst)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, x + i, sizeof u);
+        const uint32_t nan = u >> 16 | 0x40u, number = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+        dst[i] = (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : number);
     }
 }
 

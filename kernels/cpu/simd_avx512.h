@@ -167,6 +167,13 @@ DLAB_INLINE vf vi_byte(vi v, int shift)
 }
 DLAB_INLINE vf vi_low_bf16(vi v) { return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)); }
 DLAB_INLINE vf vi_high_bf16(vi v) { return _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(-65536))); }
+#ifdef DLAB_BF16_PAIRS
+/* sum + products of bf16 pairs w, one an output, with one pair of a row. Subnormal numbers count as zeros. */
+DLAB_INLINE vf vf_dot_bf16(vf sum, vi w, const uint16_t *pair)
+{
+    return _mm512_dpbf16_ps(sum, (__m512bh)w, (__m512bh)_mm512_set1_epi32((int32_t)load_u32(pair)));
+}
+#endif
 /* Sums of products of unsigned bytes w, four an output, with four int8 of one row. */
 typedef vi va;
 DLAB_INLINE va va_zero(void) { return _mm512_setzero_si512(); }

@@ -332,11 +332,18 @@ static void guard_free(dlab_device *dev, dlab_pool pool, dlab_buf buf)
     *b = d->buffers[--d->n_buffers];
 }
 
+static dlab_status guard_packed(dlab_device *dev, const dlab_matrix *in, dlab_at at, dlab_matrix *out, dlab_error *err)
+{
+    *out = dlab_packed_matrix(in, at, dlab_isa_lanes(self(dev)->inner->ops->variant(self(dev)->inner)));
+    const dlab_operand range = {out->at, out->packed_bytes, DLAB_READ};
+    return check_range(self(dev), &range, "pack", err);
+}
+
 /* Packed here and now. */
 static dlab_status guard_pack(dlab_device *dev, const dlab_matrix *in, dlab_at to, dlab_matrix *out, dlab_error *err)
 {
     guard_device *d = self(dev);
-    *out = dlab_packed_matrix(in, to, dlab_isa_lanes(d->inner->ops->variant(d->inner)));
+    DLAB_TRY(guard_packed(dev, in, to, out, err));
     DLAB_TRY(guard_sync(dev, err)); /* what was uploaded before is there */
     const dlab_operand ranges[] = {{in->at, (size_t)in->n * dlab_dtype_bytes(in->dtype, in->k), DLAB_READ},
                                    {out->at, out->packed_bytes, DLAB_WRITE}};
@@ -375,6 +382,7 @@ const dlab_device_ops dlab_device_guard = {
     .free = guard_free,
     .import = guard_import,
     .pack = guard_pack,
+    .packed = guard_packed,
     .packed_bytes = guard_packed_bytes,
     .upload = guard_upload,
     .download = guard_download,

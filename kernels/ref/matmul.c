@@ -2,9 +2,11 @@
 
 static double input_at(const dlab_matmul_args *a, int64_t row, int64_t k)
 {
+    const void *x = dlab_host_ptr(a->x);
     const int64_t i = row * a->w.k + k;
-    if (!a->quantized) return (double)((const float *)dlab_host_ptr(a->x))[i];
-    const dlab_qact_block *block = (const dlab_qact_block *)dlab_host_ptr(a->x) + i / DLAB_QACT_BLOCK;
+    if (a->input == DLAB_ACT_F32) return (double)((const float *)x)[i];
+    if (a->input == DLAB_ACT_BF16) return dlab_ref_element(x, DLAB_BF16, row * dlab_bf16_row(a->w.k) + k);
+    const dlab_qact_block *block = (const dlab_qact_block *)x + i / DLAB_QACT_BLOCK;
     return (double)block->scale * block->q[i % DLAB_QACT_BLOCK];
 }
 

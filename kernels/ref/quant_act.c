@@ -21,10 +21,25 @@ static dlab_qact_block quantize(const float *x)
     return b;
 }
 
+static uint16_t *y_row(const dlab_quant_act_args *a, int64_t row)
+{
+    return (uint16_t *)dlab_host_ptr(a->y) + row * dlab_bf16_row(a->k);
+}
+
+static void round_row(const float *x, int64_t k, uint16_t *y)
+{
+    y[dlab_bf16_row(k) - 1] = 0; /* where k is odd it stays */
+    for (int64_t i = 0; i < k; i++) y[i] = dlab_f32_to_bf16(x[i]);
+}
+
 void dlab_ref_quant_act(const void *args)
 {
     const dlab_quant_act_args *a = args;
     const float *x = dlab_host_ptr(a->x);
+    if (a->to == DLAB_ACT_BF16) {
+        for (int64_t r = 0; r < a->n_rows; r++) round_row(x + r * a->k, a->k, y_row(a, r));
+        return;
+    }
     dlab_qact_block *y = dlab_host_ptr(a->y);
     const int64_t n_blocks = (int64_t)a->n_rows * a->k / DLAB_QACT_BLOCK;
     for (int64_t b = 0; b < n_blocks; b++) y[b] = quantize(x + b * DLAB_QACT_BLOCK);

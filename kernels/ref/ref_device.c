@@ -112,6 +112,7 @@ const dlab_device_ops dlab_device_ref = {
     .free = ref_free,
     .import = ref_import,
     .pack = ref_pack,
+    .packed = ref_pack,
     .packed_bytes = ref_packed_bytes,
     .upload = ref_upload,
     .download = ref_download,

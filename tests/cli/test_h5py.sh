@@ -43,7 +43,7 @@ import numpy as np
 with h5py.File(sys.argv[1], "r") as f:
     assert f["spec"][()] == open(sys.argv[2], "rb").read(), "the experiment is kept verbatim"
     meta = f["meta"].attrs
-    assert meta["schema_version"] == 2 and meta["complete"] == 1
+    assert meta["schema_version"] == 3 and meta["complete"] == 1
     for key in ("git_revision", "cpu_model", "model", "command"):
         assert len(meta[key]) > 0, key
     points = f["points"]
@@ -63,12 +63,12 @@ with h5py.File(sys.argv[1], "r") as f:
         tokens = run["tokens"][:]
         size = points["batch.size"][row["point"]]
         assert len(tokens) == 4 * size and (np.diff(np.unique(tokens["t"])) > 0).all()
-        for name in ("requests", "tokens", "steps", "memory", "quality"):
+        for name in ("requests", "tokens", "steps", "memory", "quality", "peaks"):
             tables += 1
             for column in run[name].dtype.names:
                 for what in (".unit", ".description"):
                     assert column + what in run[name].attrs, (name, column, what)
-    assert tables == 40
+    assert tables == 48
     # our median is the one that numpy finds
     of_point = [f["runs"]["%04d" % r["run"]] for r in index if r["point"] == 1]
     tpots = []

@@ -431,7 +431,10 @@ START_TEST(plans_that_cannot_work_say_why)
     refuses(m, "kv.store=none batch.chunk=8", 64, DLAB_EIMPOSSIBLE, "batch.chunk");
     refuses(m, "kv.store=none batch.token_budget=8", 64, DLAB_EIMPOSSIBLE, "batch.token_budget");
     refuses(m, "batch.size=8 batch.token_budget=4", 64, DLAB_EIMPOSSIBLE, "batch.token_budget");
-    refuses(m, "compute=int8", 64, DLAB_EIMPOSSIBLE, "compute");
+    refuses(m, "compute=int8", 64, DLAB_EIMPOSSIBLE,
+            "compute: int8 needs quantized weights, and most of this model's are F32");
+    refuses(m, "compute=bf16", 64, DLAB_EIMPOSSIBLE,
+            "compute: bf16 needs bf16 weights, and most of this model's are F32");
     refuses(m, "kv.max_tokens=32", 64, DLAB_EIMPOSSIBLE, "kv.max_tokens");
     refuses(m, "", 1 << 24, DLAB_EIMPOSSIBLE, "context");
     refuses(m, "memory_limit=64KiB", 64, DLAB_EOOM, "left");

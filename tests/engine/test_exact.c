@@ -6,10 +6,16 @@
 #define F32 "compute=f32 kv.k=f32 kv.v=f32 "
 /* Logits of these models are of the order of 10; rounding of sums over at most 96 terms in f32, two layers. */
 #define TOLERANCE 2e-4
+/* Eight bits for a factor: 2⁻⁹ of each of them, at random, through as many layers. */
+#define BF16_TOLERANCE 0.1
 
 enum { N = 290 }; /* beyond DLAB_ATTN_PIECE and beyond the first capacity of a growing store */
 
-static const char *const models[] = {"synthetic:tiny", "synthetic:tiny-q4"};
+/* The arithmetic that each is made for, besides f32. */
+static const struct {
+    const char *name, *compute;
+} models[] = {{"synthetic:tiny", "auto"}, {"synthetic:tiny-q4", "int8"}, {"synthetic:tiny-bf16", "bf16"}};
+enum { N_MODELS = sizeof models / sizeof *models };
 
 static void text_of(const dlab_model *m, int32_t *ids, int n, uint64_t seed)
 {
@@ -46,7 +52,7 @@ static void assert_close(const float *want, const float *got, size_t n, size_t v
 
 START_TEST(stores_kernels_and_isas_agree_with_the_oracle)
 {
-    dlab_model *m = open_model(models[_i]);
+    dlab_model *m = open_model(models[_i].name);
     size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
     int32_t ids[N];
     text_of(m, ids, N, 7);
@@ -100,7 +106,7 @@ START_TEST(threads_chunks_growth_and_devices_give_the_same_bits)
         "attention.pattern=local_strided attention.window=290 attention.sinks=0",
         "kv.store=paged attention.pattern=local_strided attention.stride=1 attention.block=16 attention.window=1",
     };
-    dlab_model *m = open_model(models[_i]);
+    dlab_model *m = open_model(models[_i].name);
     size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
     int32_t ids[N];
     text_of(m, ids, N, 8);
@@ -125,14 +131,27 @@ START_TEST(threads_chunks_growth_and_devices_give_the_same_bits)
 }
 END_TEST
 
-/* Quantized compute and formats are not exact, yet neighbours, threads and chunks must not show in them either. */
-START_TEST(quantized_paths_give_the_same_bits_whatever_the_schedule)
+static void assert_schedules_do_not_show(const dlab_model *m, const char *sets, const int32_t *ids)
 {
     static const char *const variants[] = {"threads=3",     "batch.chunk=5", "batch.chunk=256 threads=2",
                                            "kv.store=none", "device=guard",  "kv.growth=double",
                                            "kv.store=paged"};
+    const size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
+    float *want = logits_of(m, sets, ids, N);
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        char with[384];
+        snprintf(with, sizeof with, "%s %s", sets, variants[v]);
+        float *got = logits_of(m, with, ids, N);
+        ck_assert_msg(memcmp(want, got, N * vocab * sizeof *got) == 0, "%s: not bit-equal", with);
+        free(got);
+    }
+    free(want);
+}
+
+/* Quantized compute and formats are not exact, yet neighbours, threads and chunks must not show in them either. */
+START_TEST(quantized_paths_give_the_same_bits_whatever_the_schedule)
+{
     dlab_model *m = open_model("synthetic:tiny-q4");
-    size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
     int32_t ids[N];
     text_of(m, ids, N, 9);
     for (size_t k = 0; dlab_kv_formats[k]; k++) {
@@ -141,17 +160,32 @@ START_TEST(quantized_paths_give_the_same_bits_whatever_the_schedule)
             char sets[256];
             snprintf(sets, sizeof sets, "compute=int8 kv.k=%s kv.v=%s isa=%s threads=1", dlab_kv_formats[k]->name,
                      dlab_kv_formats[k]->name, dlab_isa_list[i]);
-            float *want = logits_of(m, sets, ids, N);
-            for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
-                char with[384];
-                snprintf(with, sizeof with, "%s %s", sets, variants[v]);
-                float *got = logits_of(m, with, ids, N);
-                ck_assert_msg(memcmp(want, got, N * vocab * sizeof *got) == 0, "%s: not bit-equal", with);
-                free(got);
-            }
-            free(want);
+            assert_schedules_do_not_show(m, sets, ids);
         }
     }
+    dlab_model_close(m);
+}
+END_TEST
+
+/* The same of products of bf16; they stay near those of f32, and are not the same. */
+START_TEST(bf16_products_give_the_same_bits_whatever_the_schedule)
+{
+    dlab_model *m = open_model("synthetic:tiny-bf16");
+    const size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
+    int32_t ids[N];
+    text_of(m, ids, N, 9);
+    float *exact = plainest(m, ids, N);
+    for (size_t i = 0; dlab_isa_list[i]; i++) {
+        if (!dlab_isa_supported(dlab_isa_list[i])) continue;
+        char sets[256];
+        snprintf(sets, sizeof sets, "compute=bf16 isa=%s threads=1 kv.k=f32 kv.v=f32", dlab_isa_list[i]);
+        assert_schedules_do_not_show(m, sets, ids);
+        float *got = logits_of(m, sets, ids, N);
+        const double off = largest_difference(exact, got, N * vocab);
+        ck_assert_msg(off > TOLERANCE && off < BF16_TOLERANCE, "%s: logits differ from f32's by %.3g", sets, off);
+        free(got);
+    }
+    free(exact);
     dlab_model_close(m);
 }
 END_TEST
@@ -184,7 +218,7 @@ static void ragged_logits(dlab_engine *e, const int32_t *ids, const int *lengths
 
 START_TEST(bug_18_one_sequence_alone_equals_the_same_among_sixteen)
 {
-    dlab_model *m = open_model(models[_i]);
+    dlab_model *m = open_model(models[_i].name);
     size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
     int32_t *ids = malloc(RAGGED * N * sizeof *ids);
     int lengths[RAGGED];
@@ -193,13 +227,13 @@ START_TEST(bug_18_one_sequence_alone_equals_the_same_among_sixteen)
         lengths[i] = i % 5 == 0 ? 250 + 2 * i : 4 + (i * 37) % 90; /* within the default budget of rows */
     }
     float *together = malloc(RAGGED * vocab * sizeof *together), *alone = malloc(vocab * sizeof *alone);
-    static const char *const computes[] = {"compute=f32", "compute=auto"};
+    const char *const computes[] = {"f32", models[_i].compute};
     for (size_t c = 0; c < 2; c++) {
         for (size_t s = 0; dlab_kv_stores[s]; s++) {
             for (size_t i = 0; dlab_isa_list[i]; i++) {
                 if (!dlab_isa_supported(dlab_isa_list[i])) continue;
                 char sets[256];
-                snprintf(sets, sizeof sets, "%s kv.store=%s isa=%s threads=2 batch.size=16", computes[c],
+                snprintf(sets, sizeof sets, "compute=%s kv.store=%s isa=%s threads=2 batch.size=16", computes[c],
                          dlab_kv_stores[s]->name, dlab_isa_list[i]);
                 dlab_engine *e = open_engine(m, sets, RAGGED, N, RAGGED);
                 ragged_logits(e, ids, lengths, RAGGED, 2, together);
@@ -225,10 +259,11 @@ int main(void)
     Suite *s = suite_create("exact");
     TCase *t = tcase_create("walk");
     tcase_set_timeout(t, 300);
-    tcase_add_loop_test(t, stores_kernels_and_isas_agree_with_the_oracle, 0, 2);
-    tcase_add_loop_test(t, threads_chunks_growth_and_devices_give_the_same_bits, 0, 2);
+    tcase_add_loop_test(t, stores_kernels_and_isas_agree_with_the_oracle, 0, N_MODELS);
+    tcase_add_loop_test(t, threads_chunks_growth_and_devices_give_the_same_bits, 0, N_MODELS);
     tcase_add_test(t, quantized_paths_give_the_same_bits_whatever_the_schedule);
-    tcase_add_loop_test(t, bug_18_one_sequence_alone_equals_the_same_among_sixteen, 0, 2);
+    tcase_add_test(t, bf16_products_give_the_same_bits_whatever_the_schedule);
+    tcase_add_loop_test(t, bug_18_one_sequence_alone_equals_the_same_among_sixteen, 0, N_MODELS);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -34,7 +34,10 @@ START_TEST(every_name_opens_twice_the_same)
         ck_assert_int_eq(memcmp(weights, weights_again, n), 0);
         ck_assert_uint_eq(info->hash, dlab_model_get_info(again)->hash);
         ck_assert(info->synthetic && info->tied_head);
-        ck_assert_int_eq(dlab_model_verify(m, NULL), DLAB_OK);
+        uint64_t hash = 0, hash_again = 1;
+        ck_assert_int_eq(dlab_model_verify(m, &hash, NULL), DLAB_OK);
+        ck_assert_int_eq(dlab_model_verify(again, &hash_again, NULL), DLAB_OK);
+        ck_assert_uint_eq(hash, hash_again);
         ck_assert_ptr_null(dlab_model_gguf(m));
         dlab_model_close(again);
         dlab_model_close(m);
@@ -126,6 +129,9 @@ static double element(const dlab_tensor *t, int64_t i)
     case DLAB_F32:
         memcpy(&f, p + 4 * i, sizeof f);
         return (double)f;
+    case DLAB_BF16:
+        memcpy(&d, p + 2 * i, sizeof d);
+        return (double)dlab_bf16_to_f32(d);
     case DLAB_Q8_0:
         memcpy(&d, p + i / 32 * 34, sizeof d);
         return (double)dlab_f16_to_f32(d) * (int8_t)p[i / 32 * 34 + 2 + i % 32];
@@ -143,8 +149,8 @@ static double element(const dlab_tensor *t, int64_t i)
 /* Matrices: mean 0 and sd 1/√K; norms: around 1. */
 START_TEST(weights_have_sane_sizes)
 {
-    static const char *const names[] = {"tiny", "tiny-q4"};
-    for (size_t k = 0; k < 2; k++) {
+    static const char *const names[] = {"tiny", "tiny-q4", "tiny-bf16"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         size_t n = 0;
         dlab_model *m = open_model(names[k]);
         const dlab_tensor *all = dlab_model_tensors(m, &n);

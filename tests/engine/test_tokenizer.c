@@ -267,6 +267,27 @@ static void with_bos(gguf_writer *w)
     gw_key_bool(w, "tokenizer.ggml.add_bos_token", 1);
 }
 
+/* Far more symbols than tokens: parts of merges, and what they make, that no token is written as. */
+START_TEST(merges_may_bring_symbols_of_their_own)
+{
+    enum { N = 1500 };
+    static const char *const tokens[] = {"ab", "yz", "xa", NULL};
+    static char lines[N][8];
+    static const char *list[N + 4] = {"a b"};
+    for (int i = 0; i < N; i++) {
+        snprintf(lines[i], sizeof lines[i], "%c%c%c x", 'c' + i / 400, 'c' + i / 20 % 20, 'c' + i % 20);
+        list[i + 1] = lines[i];
+    }
+    list[N + 1] = "y z";
+    list[N + 2] = "x a";
+    fixture f = open_tokenizer((tiny_options){.tokens = tokens, .merges = list, .bytes = true});
+    check_ids(f.t, TEXT("xab"), false, IDS('x', 256));
+    check_ids(f.t, TEXT("abyz"), false, IDS(256, 257));
+    check_ids(f.t, TEXT("cccxa"), false, IDS('c', 'c', 'c', 258));
+    close_tokenizer(&f);
+}
+END_TEST
+
 START_TEST(bos_comes_first_when_both_sides_want_it)
 {
     int32_t *ids = NULL;
@@ -447,6 +468,7 @@ int main(void)
     tcase_add_test(c, random_bytes_come_back);
     tcase_add_test(c, a_long_run_of_one_letter_is_no_trap);
     tcase_add_loop_test(c, merging_agrees_with_the_definition, 0, 10);
+    tcase_add_test(c, merges_may_bring_symbols_of_their_own);
     tcase_add_test(c, bos_comes_first_when_both_sides_want_it);
     tcase_add_loop_test(c, what_is_not_built_or_broken_is_named, 0, sizeof refusals / sizeof *refusals);
     tcase_add_test(c, missing_or_uneven_arrays_are_named);

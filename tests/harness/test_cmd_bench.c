@@ -96,7 +96,7 @@ typedef struct {
     dlab_bench_opts opts;
     dlab_bench_cell cell;
     dlab_model_info model;
-    double samples[8];
+    double samples[14];
     dlab_bench_row rows[2]; /* one that is ok, one that failed */
 } row_fixture;
 
@@ -106,7 +106,7 @@ static void set_up(row_fixture *f)
         (row_fixture){.opts = base_opts(),
                       .cell = {.n_prompt = 16, .npl = 1},
                       .model = {.name = "a \"model\", it's", .type = "Q4_1", .n_params = 1000000, .weight_bytes = 2048},
-                      .samples = {1e6, 3e6, 16000, 5333, 1, 3, NAN, NAN}};
+                      .samples = {1e6, 3e6, 16000, 5333, 1, 3, NAN, NAN, 0.25, 0.75, 0.5, 0.5, NAN, NAN}};
     f->cell.plan = f->opts.plan;
     f->rows[0] = (dlab_bench_row){.cell = &f->cell,
                                   .model = &f->model,
@@ -118,6 +118,9 @@ static void set_up(row_fixture *f)
                                   .rate = f->samples + 2,
                                   .ttft_ms = f->samples + 4,
                                   .tpot_ms = f->samples + 6,
+                                  .roofline = f->samples + 8,
+                                  .mbu = f->samples + 10,
+                                  .mfu = f->samples + 12,
                                   .n = 2,
                                   .mem_peak = 1048576};
     f->rows[1] = f->rows[0];
@@ -147,6 +150,9 @@ START_TEST(json_is_one_document_with_raw_samples)
     ck_assert_double_eq_tol(json_real_value(json_object_get(ok, "avg_ts")), 10666.5, 1e-9);
     ck_assert_double_eq(json_real_value(json_object_get(ok, "ttft_ms")), 2);
     ck_assert(json_is_null(json_object_get(ok, "tpot_ms")));
+    ck_assert_double_eq(json_real_value(json_object_get(ok, "roofline")), 0.5);
+    ck_assert_double_eq(json_real_value(json_object_get(ok, "mbu")), 0.5);
+    ck_assert(json_is_null(json_object_get(ok, "mfu")));
     ck_assert(json_is_null(json_object_get(ok, "reason")));
     ck_assert_str_eq(json_string_value(json_object_get(failed, "status")), "oom");
     ck_assert(json_is_null(json_object_get(failed, "avg_ts")));

@@ -138,7 +138,6 @@ static const refusal reports[] = {
 };
 
 static const refusal unbuilt[] = {
-    {"plan: {isa: bf16}\n", "x.yaml:1:13: isa: vnni is not built in this version; built are "},
     {"plan: {device: sim:a100}\n", "x.yaml:1:16: device: sim:a100 is not built in this version; built are cpu"},
     {"plan: {device: [cpu, cuda]}\n", "x.yaml:1:22: device: cuda is not built in this version"},
     {"plan: {weights.dtype: int4}\n", "x.yaml:1:23: weights.dtype: int4 is not built in this version"},
@@ -150,7 +149,7 @@ static const refusal unbuilt[] = {
     {"plan: {batch.policy: priority}\n",
      "x.yaml:1:22: batch.policy: priority is not built in this version; built is fcfs\n"},
     {"plan: {weights.keep: f16}\n", "x.yaml:1:22: weights.keep is not built in this version; leave the key out\n"},
-    {"exclude: [{compute: bf16}]\n", "x.yaml:1:21: compute: bf16 is not built in this version"},
+    {"exclude: [{compute: f16}]\n", "x.yaml:1:21: compute: f16 is not built in this version"},
     {"zip: [[weights.keep]]\n", "x.yaml:1:8: weights.keep is not built in this version: it cannot be an axis\n"},
 };
 

@@ -22,7 +22,7 @@ static inline outcome case_embed(lab *l, int variant)
     uint8_t *w = random_weights(&r, of[variant].t, n, k, &bytes);
     dlab_desc_head *d = new_desc(rows, 0, 0, 0, &desc_bytes);
     for (int i = 0; i < rows; i++) desc_row(d, i)->token = i * 7 % n;
-    dlab_embed_args a = {.table = {lab_put(l, w, bytes), of[variant].t, n, k}, .n_rows = rows};
+    dlab_embed_args a = {.table = {.at = lab_put(l, w, bytes), .dtype = of[variant].t, .n = n, .k = k}, .n_rows = rows};
     const dlab_at out = lab_put(l, NULL, (size_t)rows * (size_t)k * sizeof(float));
     a.desc = lab_put(l, d, desc_bytes);
     a.out = out;
@@ -85,10 +85,36 @@ static inline void fill_quant_input(float *x, int k, int rows)
     }
 }
 
+/* To bf16; an odd row ends with a zero, whatever was there before. */
+static inline outcome rounded_outcome(lab *l, int variant)
+{
+    static const int ks[] = {576, 1, 33};
+    if (variant >= 3) return (outcome){0};
+    const int k = ks[variant], rows = 7;
+    const size_t n = (size_t)rows * (size_t)dlab_bf16_row(k);
+    dlab_rng r;
+    dlab_rng_seed(&r, (uint64_t)variant + 5);
+    float *x = random_floats(&r, (size_t)rows * (size_t)k, 2);
+    fill_quant_input(x, k, rows);
+    x[0] = 0x1.01p0f; /* between two bf16, even below; and one more than the largest */
+    x[k - 1] = k > 1 ? 0x1.ffp127f : 0x1.03p-140f;
+    uint16_t *y = malloc(n * sizeof *y);
+    memset(y, 0xff, n * sizeof *y);
+    const dlab_at out = lab_put(l, y, n * sizeof *y);
+    dlab_quant_act_args a = {lab_put(l, x, (size_t)rows * (size_t)k * sizeof *x), out, rows, k, DLAB_ACT_BF16};
+    lab_submit(l, DLAB_OP_quant_act, &a);
+    lab_get(l, out, y, n * sizeof *y);
+    outcome o = new_outcome(n);
+    for (size_t i = 0; i < n; i++) o.value[i] = y[i];
+    free(x);
+    free(y);
+    return o;
+}
+
 static inline outcome case_quant_act(lab *l, int variant)
 {
     static const int ks[] = {576, 32, 1376};
-    if (variant >= 3) return (outcome){0};
+    if (variant >= 3) return rounded_outcome(l, variant - 3);
     const int k = ks[variant], rows = variant == 1 ? 1 : 7;
     const size_t n = (size_t)k * (size_t)rows, blocks = n / DLAB_QACT_BLOCK;
     dlab_rng r;
@@ -96,7 +122,7 @@ static inline outcome case_quant_act(lab *l, int variant)
     float *x = random_floats(&r, n, 2);
     fill_quant_input(x, k, rows);
     const dlab_at y = lab_put(l, NULL, blocks * sizeof(dlab_qact_block));
-    dlab_quant_act_args a = {lab_put(l, x, n * sizeof *x), y, rows, k};
+    dlab_quant_act_args a = {lab_put(l, x, n * sizeof *x), y, rows, k, DLAB_ACT_INT8};
     lab_submit(l, DLAB_OP_quant_act, &a);
     dlab_qact_block *b = calloc(blocks, sizeof *b);
     lab_get(l, y, b, blocks * sizeof *b);
@@ -114,38 +140,71 @@ static inline outcome case_quant_act(lab *l, int variant)
 typedef struct {
     int rows, n, k;
     dlab_dtype t;
-    bool quantized, accumulate;
+    dlab_act input;
+    bool accumulate;
+    bool odd; /* bf16: among inputs and weights are subnormal numbers, and an infinity and a NaN among the inputs */
 } matmul_case;
+
+static inline double input_value(const matmul_case *c, const void *x, int64_t row, int64_t k)
+{
+    const int64_t i = row * c->k + k;
+    if (c->input == DLAB_ACT_F32) return (double)((const float *)x)[i];
+    if (c->input == DLAB_ACT_BF16)
+        return (double)dlab_bf16_to_f32(((const uint16_t *)x)[row * dlab_bf16_row(c->k) + k]);
+    const dlab_qact_block *b = (const dlab_qact_block *)x + i / DLAB_QACT_BLOCK;
+    return (double)b->scale * b->q[i % DLAB_QACT_BLOCK];
+}
+
+/* Row 0 has subnormal numbers of both signs, row 1 only numbers whose products are subnormal, row 2 an infinity, row 3 NaN. */
+static inline void make_odd(const matmul_case *c, uint16_t *x, uint16_t *w)
+{
+    const int64_t row = dlab_bf16_row(c->k);
+    for (int64_t i = 0; i < c->k; i++) {
+        if (i % 3 == 0) x[i] = (uint16_t)(i % 2 << 15 | (i * 5 + 1) % 128);
+        x[row + i] = dlab_f32_to_bf16(i % 2 ? -0x1p-126f : 0x1.8p-125f);
+    }
+    x[2 * row + c->k - 1] = 0x7f80;
+    x[3 * row + 1] = 0xffc1;
+    for (int64_t o = 0; o < c->n; o++) w[o * c->k] = (uint16_t)(o % 2 << 15 | (o * 7 + 1) % 128);
+}
+
+/* What kernels/op.h allows for output n of a row. */
+static inline double product_tolerance(const matmul_case *c, const dlab_matrix *w, const void *x, int64_t row,
+                                       int64_t n)
+{
+    const double least = 0x1p-126; /* normal number */
+    double sum = 0, flushed = 0;
+    for (int64_t k = 0; k < c->k; k++) {
+        const double a = fabs(input_value(c, x, row, k)), b = fabs(dlab_ref_weight(w, n, k));
+        sum += a * b;
+        if (a < least || b < least) flushed += a * b;
+    }
+    return 1e-5 * sum + (c->input == DLAB_ACT_BF16 ? flushed + c->k * least : 0);
+}
 
 static inline outcome matmul_outcome(lab *l, const matmul_case *c, int first, int rows)
 {
     dlab_rng r;
     dlab_rng_seed(&r, (uint64_t)c->n + (uint64_t)c->k);
     size_t w_bytes;
-    const size_t row_bytes =
-        c->quantized ? (size_t)c->k / DLAB_QACT_BLOCK * sizeof(dlab_qact_block) : (size_t)c->k * sizeof(float);
+    const size_t row_bytes = dlab_act_bytes(c->input, 1, c->k);
     uint8_t *w = random_weights(&r, c->t, c->n, c->k, &w_bytes);
-    char *x = c->quantized ? (char *)random_qact(&r, (size_t)c->rows * (size_t)c->k / DLAB_QACT_BLOCK)
-                           : (char *)random_floats(&r, (size_t)c->rows * (size_t)c->k, 1);
+    char *x = random_inputs(&r, c->input, c->rows, c->k);
+    if (c->odd) make_odd(c, (uint16_t *)(void *)x, (uint16_t *)(void *)w);
     float *y = random_floats(&r, (size_t)c->rows * (size_t)c->n, 1);
     const size_t n = (size_t)rows * (size_t)c->n;
     const dlab_at out = lab_put(l, y + first * c->n, n * sizeof *y);
-    dlab_matmul_args a = {.y = out, .n_rows = rows, .quantized = c->quantized, .accumulate = c->accumulate};
+    dlab_matmul_args a = {.y = out, .n_rows = rows, .input = c->input, .accumulate = c->accumulate};
     a.x = lab_put(l, x + (size_t)first * row_bytes, (size_t)rows * row_bytes);
     a.w = lab_weights(l, w, c->t, c->n, c->k);
     lab_submit(l, DLAB_OP_matmul, &a);
     outcome o = floats_outcome(l, out, n, 0, 0);
     const dlab_matrix host = {.at = {{w, w_bytes}, 0}, .dtype = c->t, .n = c->n, .k = c->k};
     for (size_t i = 0; i < n && l->dev->ops == &dlab_device_ref; i++) {
-        double sum = c->accumulate ? fabs(o.value[i]) * 1e-2 : 0;
-        for (int k = 0; k < c->k; k++) {
-            const size_t at = ((size_t)first + i / (size_t)c->n) * (size_t)c->k + (size_t)k;
-            const dlab_qact_block *b = (const dlab_qact_block *)(void *)x + at / DLAB_QACT_BLOCK;
-            const double v =
-                c->quantized ? (double)b->scale * b->q[at % DLAB_QACT_BLOCK] : (double)((const float *)(void *)x)[at];
-            sum += fabs(v * dlab_ref_weight(&host, (int64_t)i % c->n, k));
-        }
-        o.allow[i] = 1e-5 * sum;
+        const int64_t row = first + (int64_t)i / c->n;
+        o.allow[i] = product_tolerance(c, &host, x, row, (int64_t)i % c->n);
+        if (c->accumulate) o.allow[i] += fabs(o.value[i]) * 1e-7;
+        if (c->odd) ck_assert(isfinite(o.value[i]) == (row != 2 && row != 3));
     }
     free(w);
     free(x);
@@ -155,15 +214,18 @@ static inline outcome matmul_outcome(lab *l, const matmul_case *c, int first, in
 }
 
 static const matmul_case matmul_cases[] = {
-    {1, 192, 576, DLAB_F32, false, false},  {5, 17, 100, DLAB_F32, false, true},
-    {3, 1, 1, DLAB_F32, false, false},      {1, 50, 577, DLAB_F16, false, false},
-    {9, 16, 80, DLAB_F16, false, true},     {7, 33, 7, DLAB_BF16, false, false},
-    {66, 20, 64, DLAB_BF16, false, false},  {33, 19, 1376, DLAB_Q8_0, false, false},
-    {1, 40, 576, DLAB_Q4_0, false, true},   {6, 21, 1536, DLAB_Q4_1, false, false},
-    {1, 100, 576, DLAB_Q8_0, true, false},  {130, 17, 64, DLAB_Q8_0, true, true},
-    {2, 31, 1376, DLAB_Q8_0, true, false},  {1, 67, 1536, DLAB_Q4_0, true, false},
-    {33, 16, 32, DLAB_Q4_0, true, true},    {1, 192, 576, DLAB_Q4_1, true, true},
-    {35, 30, 1536, DLAB_Q4_1, true, false}, {3, 3, 1376, DLAB_Q4_1, true, false},
+    {1, 192, 576, DLAB_F32, DLAB_ACT_F32, false, false},    {5, 17, 100, DLAB_F32, DLAB_ACT_F32, true, false},
+    {3, 1, 1, DLAB_F32, DLAB_ACT_F32, false, false},        {1, 50, 577, DLAB_F16, DLAB_ACT_F32, false, false},
+    {9, 16, 80, DLAB_F16, DLAB_ACT_F32, true, false},       {7, 33, 7, DLAB_BF16, DLAB_ACT_F32, false, false},
+    {66, 20, 64, DLAB_BF16, DLAB_ACT_F32, false, false},    {33, 19, 1376, DLAB_Q8_0, DLAB_ACT_F32, false, false},
+    {1, 40, 576, DLAB_Q4_0, DLAB_ACT_F32, true, false},     {6, 21, 1536, DLAB_Q4_1, DLAB_ACT_F32, false, false},
+    {1, 100, 576, DLAB_Q8_0, DLAB_ACT_INT8, false, false},  {130, 17, 64, DLAB_Q8_0, DLAB_ACT_INT8, true, false},
+    {2, 31, 1376, DLAB_Q8_0, DLAB_ACT_INT8, false, false},  {1, 67, 1536, DLAB_Q4_0, DLAB_ACT_INT8, false, false},
+    {33, 16, 32, DLAB_Q4_0, DLAB_ACT_INT8, true, false},    {1, 192, 576, DLAB_Q4_1, DLAB_ACT_INT8, true, false},
+    {35, 30, 1536, DLAB_Q4_1, DLAB_ACT_INT8, false, false}, {3, 3, 1376, DLAB_Q4_1, DLAB_ACT_INT8, false, false},
+    {1, 192, 576, DLAB_BF16, DLAB_ACT_BF16, false, false},  {3, 1, 1, DLAB_BF16, DLAB_ACT_BF16, false, false},
+    {9, 33, 7, DLAB_BF16, DLAB_ACT_BF16, true, false},      {67, 21, 98, DLAB_BF16, DLAB_ACT_BF16, false, false},
+    {2, 19, 1376, DLAB_BF16, DLAB_ACT_BF16, true, false},   {5, 18, 65, DLAB_BF16, DLAB_ACT_BF16, false, true},
 };
 #define N_MATMUL_CASES ((int)(sizeof matmul_cases / sizeof matmul_cases[0]))
 

@@ -14,12 +14,13 @@ static outcome rows_of(const outcome *whole, int n, int first, int rows)
 }
 
 static const matmul_case exact_cases[] = {
-    {33, 35, 577, DLAB_F32, false, false},  {33, 20, 64, DLAB_F16, false, true},
-    {33, 18, 100, DLAB_BF16, false, false}, {33, 33, 96, DLAB_Q8_0, false, false},
-    {33, 17, 96, DLAB_Q4_0, false, false},  {33, 36, 96, DLAB_Q4_1, false, true},
-    {33, 35, 576, DLAB_Q8_0, true, false},  {33, 34, 96, DLAB_Q4_0, true, true},
-    {33, 17, 160, DLAB_Q4_1, true, false},  {129, 5, 64, DLAB_Q4_1, true, false},
-    {129, 5, 33, DLAB_F32, false, false},
+    {33, 35, 577, DLAB_F32, DLAB_ACT_F32, false, false},   {33, 20, 64, DLAB_F16, DLAB_ACT_F32, true, false},
+    {33, 18, 100, DLAB_BF16, DLAB_ACT_F32, false, false},  {33, 33, 96, DLAB_Q8_0, DLAB_ACT_F32, false, false},
+    {33, 17, 96, DLAB_Q4_0, DLAB_ACT_F32, false, false},   {33, 36, 96, DLAB_Q4_1, DLAB_ACT_F32, true, false},
+    {33, 35, 576, DLAB_Q8_0, DLAB_ACT_INT8, false, false}, {33, 34, 96, DLAB_Q4_0, DLAB_ACT_INT8, true, false},
+    {33, 17, 160, DLAB_Q4_1, DLAB_ACT_INT8, false, false}, {129, 5, 64, DLAB_Q4_1, DLAB_ACT_INT8, false, false},
+    {129, 5, 33, DLAB_F32, DLAB_ACT_F32, false, false},    {33, 35, 577, DLAB_BF16, DLAB_ACT_BF16, false, false},
+    {129, 5, 66, DLAB_BF16, DLAB_ACT_BF16, true, false},
 };
 #define N_EXACT_CASES ((int)(sizeof exact_cases / sizeof exact_cases[0]))
 

@@ -17,6 +17,7 @@ typedef struct {
     dlab_device *dev;
     dlab_buf bufs[LAB_BUFFERS];
     int n_bufs;
+    size_t shift; /* of what lab_put puts, from an aligned address */
 } lab;
 
 static inline lab lab_open(const char *device, const char *isa, int threads)
@@ -43,16 +44,18 @@ static inline void lab_close(lab *l)
     dlab_mem_destroy(l->mem);
 }
 
-/* A new buffer; zeros without data. */
-static inline dlab_at lab_put(lab *l, const void *data, size_t bytes)
+/* A new buffer, of which the first `shift` bytes are not used; zeros without data. */
+static inline dlab_at lab_put_at(lab *l, const void *data, size_t bytes, size_t shift)
 {
     dlab_error err = {0};
     ck_assert_int_lt(l->n_bufs, LAB_BUFFERS);
     dlab_buf *b = &l->bufs[l->n_bufs++];
-    ck_assert_int_eq(l->dev->ops->alloc(l->dev, DLAB_POOL_ACTIVATIONS, bytes, b, &err), DLAB_OK);
-    if (data) ck_assert_int_eq(l->dev->ops->upload(l->dev, (dlab_at){*b, 0}, data, bytes, &err), DLAB_OK);
-    return (dlab_at){*b, 0};
+    ck_assert_int_eq(l->dev->ops->alloc(l->dev, DLAB_POOL_ACTIVATIONS, shift + bytes, b, &err), DLAB_OK);
+    if (data) ck_assert_int_eq(l->dev->ops->upload(l->dev, (dlab_at){*b, shift}, data, bytes, &err), DLAB_OK);
+    return (dlab_at){*b, shift};
 }
+
+static inline dlab_at lab_put(lab *l, const void *data, size_t bytes) { return lab_put_at(l, data, bytes, l->shift); }
 
 /* A matrix of n rows of k, as the device's products want it. */
 static inline dlab_matrix lab_weights(lab *l, const void *data, dlab_dtype t, int32_t n, int32_t k)
@@ -63,7 +66,7 @@ static inline dlab_matrix lab_weights(lab *l, const void *data, dlab_dtype t, in
     const size_t bytes = l->dev->ops->packed_bytes(&opts, &stored);
     if (bytes == 0) return stored;
     dlab_matrix packed;
-    const dlab_status st = l->dev->ops->pack(l->dev, &stored, lab_put(l, NULL, bytes), &packed, &err);
+    const dlab_status st = l->dev->ops->pack(l->dev, &stored, lab_put_at(l, NULL, bytes, 0), &packed, &err);
     ck_assert_msg(st == DLAB_OK, "pack: %s", err.msg);
     ck_assert_uint_eq(packed.packed_bytes, bytes);
     return packed;
@@ -145,6 +148,18 @@ static inline dlab_qact_block *random_qact(dlab_rng *r, size_t n_blocks)
         x[b].scale = (float)(0.001 + 0.02 * dlab_rng_unit(r));
         x[b].scale_sum = x[b].scale * (float)sum;
     }
+    return x;
+}
+
+/* A product's inputs [rows, k]. */
+static inline void *random_inputs(dlab_rng *r, dlab_act act, int rows, int k)
+{
+    if (act == DLAB_ACT_INT8) return random_qact(r, (size_t)rows * (size_t)k / DLAB_QACT_BLOCK);
+    if (act == DLAB_ACT_F32) return random_floats(r, (size_t)rows * (size_t)k, 1);
+    uint16_t *x = calloc(dlab_act_bytes(act, rows, k) + 1, 1);
+    ck_assert_ptr_nonnull(x);
+    for (int64_t i = 0; i < (int64_t)rows * k; i++)
+        x[i / k * dlab_bf16_row(k) + i % k] = dlab_f32_to_bf16(random_float(r, 1));
     return x;
 }
 

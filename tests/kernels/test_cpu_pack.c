@@ -39,7 +39,7 @@ static void close_bench(bench *b)
     lab_close(&b->l);
 }
 
-static float *product(bench *b, dlab_at x, int32_t n_rows, bool quantized)
+static float *product(bench *b, dlab_at x, int32_t n_rows, dlab_act input)
 {
     const size_t n = (size_t)n_rows * (size_t)b->packed.n;
     float *y = malloc(n * sizeof *y);
@@ -48,7 +48,7 @@ static float *product(bench *b, dlab_at x, int32_t n_rows, bool quantized)
                           .y = lab_put(&b->l, y, n * sizeof *y),
                           .w = b->packed,
                           .n_rows = n_rows,
-                          .quantized = quantized,
+                          .input = input,
                           .accumulate = true};
     const dlab_at out = a.y;
     lab_submit(&b->l, DLAB_OP_matmul, &a);
@@ -57,19 +57,18 @@ static float *product(bench *b, dlab_at x, int32_t n_rows, bool quantized)
 }
 
 /* However many rows go along, which decides whether a tile is widened first. */
-static void compare_rows(bench *b, bool quantized, const char *what)
+static void compare_rows(bench *b, dlab_act input, const char *what)
 {
     enum { ROWS = 41 };
     dlab_rng r;
     dlab_rng_seed(&r, 3);
-    const size_t k = (size_t)b->stored.k, n = (size_t)b->stored.n;
-    const size_t row = quantized ? k / 32 * sizeof(dlab_qact_block) : k * sizeof(float);
-    void *x = quantized ? (void *)random_qact(&r, ROWS * k / 32) : random_floats(&r, ROWS * k, 1);
+    const size_t n = (size_t)b->stored.n, row = dlab_act_bytes(input, 1, b->stored.k);
+    void *x = random_inputs(&r, input, ROWS, b->stored.k);
     const int kept = b->l.n_bufs;
-    float *all = product(b, lab_put(&b->l, x, ROWS * row), ROWS, quantized);
+    float *all = product(b, lab_put(&b->l, x, ROWS * row), ROWS, input);
     for (int32_t n_rows = 1, first = 0; first + n_rows <= ROWS; first += n_rows, n_rows += n_rows / 3 + 1) {
         float *some =
-            product(b, lab_put(&b->l, (char *)x + (size_t)first * row, (size_t)n_rows * row), n_rows, quantized);
+            product(b, lab_put(&b->l, (char *)x + (size_t)first * row, (size_t)n_rows * row), n_rows, input);
         ck_assert_msg(memcmp(some, all + (size_t)first * n, (size_t)n_rows * n * sizeof *all) == 0, "%s, %d rows", what,
                       n_rows);
         free(some);
@@ -114,8 +113,8 @@ START_TEST(packed_weights_are_the_same_weights)
                 snprintf(what, sizeof what, "%s, %s [%d, %d]", dlab_isa_list[i], dlab_dtype_name(types[t]),
                          shapes[s][0], shapes[s][1]);
                 bench b = open_bench(s == 3 ? "guard" : "cpu", dlab_isa_list[i], types[t], shapes[s], 10 * s + t);
-                compare_rows(&b, false, what);
-                if (dlab_dtype_block(types[t]) > 1) compare_rows(&b, true, what);
+                for (dlab_act input = DLAB_ACT_F32; input <= DLAB_ACT_BF16; input++)
+                    if (dlab_act_fits(input, types[t])) compare_rows(&b, input, what);
                 compare_embedding(&b, what);
                 close_bench(&b);
                 tried++;
@@ -129,8 +128,8 @@ END_TEST
 /* Integer products are exact, so what adds them faster changes nothing. */
 START_TEST(instruction_sets_of_one_width_give_the_same_bits)
 {
-    static const char *const pairs[][2] = {{"avx2", "avxvnni"}, {"avx512", "vnni"}};
-    for (size_t p = 0; p < 2; p++) {
+    static const char *const pairs[][2] = {{"avx2", "avxvnni"}, {"avx512", "vnni"}, {"vnni", "bf16"}};
+    for (size_t p = 0; p < 3; p++) {
         if (!dlab_isa_supported(pairs[p][0]) || !dlab_isa_supported(pairs[p][1])) continue;
         for (size_t t = 0; t < 3; t++) {
             dlab_rng r;
@@ -139,7 +138,7 @@ START_TEST(instruction_sets_of_one_width_give_the_same_bits)
                 bench b = open_bench("cpu", pairs[p][side], types[t], shapes[4], t);
                 dlab_rng_seed(&r, 9);
                 dlab_qact_block *q = random_qact(&r, 9 * 576 / 32);
-                y[side] = product(&b, lab_put(&b.l, q, 9 * 576 / 32 * sizeof *q), 9, true);
+                y[side] = product(&b, lab_put(&b.l, q, 9 * 576 / 32 * sizeof *q), 9, DLAB_ACT_INT8);
                 free(q);
                 close_bench(&b);
             }

@@ -44,17 +44,26 @@ END_TEST
 START_TEST(matmul_operands)
 {
     dlab_operand o[DLAB_MAX_OPERANDS];
-    dlab_matmul_args a = {
-        .x = at(1, 10000, 64), .y = at(2, 10000, 128), .w = {at(3, 10000, 256), DLAB_Q4_1, 7, 64}, .n_rows = 3};
+    dlab_matmul_args a = {.x = at(1, 10000, 64),
+                          .y = at(2, 10000, 128),
+                          .w = {.at = at(3, 10000, 256), .dtype = DLAB_Q4_1, .n = 7, .k = 64},
+                          .n_rows = 3};
     int n = dlab_op_operands(DLAB_OP_matmul, &a, o);
     ck_assert_int_eq(n, 3);
     expect(o, n, a.x, 3 * 64 * 4, DLAB_READ);
     expect(o, n, a.w.at, 7 * 2 * 20, DLAB_READ);
     expect(o, n, a.y, 3 * 7 * 4, DLAB_WRITE);
-    a.quantized = a.accumulate = true;
+    a.input = DLAB_ACT_INT8;
+    a.accumulate = true;
     n = dlab_op_operands(DLAB_OP_matmul, &a, o);
     expect(o, n, a.x, 3 * 2 * 40, DLAB_READ);
     expect(o, n, a.y, 3 * 7 * 4, DLAB_READ | DLAB_WRITE);
+    a.input = DLAB_ACT_BF16;
+    a.w.dtype = DLAB_BF16;
+    a.w.k = 63; /* rows of whole pairs */
+    n = dlab_op_operands(DLAB_OP_matmul, &a, o);
+    expect(o, n, a.x, 3 * 64 * 2, DLAB_READ);
+    expect(o, n, a.w.at, 7 * 63 * 2, DLAB_READ);
 }
 END_TEST
 
@@ -232,7 +241,7 @@ END_TEST
 START_TEST(check_finds_what_leaves_its_buffer)
 {
     dlab_error err = {0};
-    dlab_quant_act_args a = {.x = at(1, 256, 0), .y = at(2, 80, 0), .n_rows = 1, .k = 64};
+    dlab_quant_act_args a = {.x = at(1, 256, 0), .y = at(2, 80, 0), .n_rows = 1, .k = 64, .to = DLAB_ACT_INT8};
     ck_assert_int_eq(dlab_op_check(DLAB_OP_quant_act, &a, &err), DLAB_OK);
     a.y.off = 1;
     ck_assert_int_eq(dlab_op_check(DLAB_OP_quant_act, &a, &err), DLAB_EINTERNAL);

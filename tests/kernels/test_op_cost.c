@@ -32,9 +32,13 @@ START_TEST(matmul_cost)
     dlab_matmul_args a = {.w = {.dtype = DLAB_Q4_1, .n = 7, .k = 64}, .n_rows = 3};
     costs(cost_of(DLAB_OP_matmul, &a, &d.head), 3 * 64 * 4 + 7 * 40, 3 * 7 * 4, 0, 2 * 3 * 7 * 64);
     ck_assert_double_eq(cost_of(DLAB_OP_matmul, &a, &d.head).int8_flops, 0);
-    a.quantized = a.accumulate = true;
+    a.input = DLAB_ACT_INT8;
+    a.accumulate = true;
     ck_assert_double_eq(cost_of(DLAB_OP_matmul, &a, &d.head).int8_flops, 2 * 3 * 7 * 64);
     costs(cost_of(DLAB_OP_matmul, &a, &d.head), 3 * 80 + 7 * 40 + 84, 84, 0, 2 * 3 * 7 * 64);
+    const dlab_matmul_args b = {.w = {.dtype = DLAB_BF16, .n = 7, .k = 63}, .n_rows = 3, .input = DLAB_ACT_BF16};
+    costs(cost_of(DLAB_OP_matmul, &b, &d.head), 3 * 64 * 2 + 7 * 126, 84, 0, 2 * 3 * 7 * 63);
+    ck_assert_double_eq(cost_of(DLAB_OP_matmul, &b, &d.head).int8_flops, 0);
     dlab_op_cost sum = {0}; /* adds */
     dlab_op_add_cost(DLAB_OP_matmul, &a, &d.head, &sum);
     dlab_op_add_cost(DLAB_OP_matmul, &a, &d.head, &sum);
@@ -395,8 +399,10 @@ START_TEST(costs_of_the_small_ops)
     const dlab_hadamard_args h = {
         .n_rows = 3, .n_heads = 2, .head_dim = 80}; /* blocks of 16: 4 additions and a product */
     costs(cost_of(DLAB_OP_hadamard, &h, &d.head), 1920, 1920, 0, 5 * 480);
-    const dlab_quant_act_args q = {.n_rows = 3, .k = 64};
+    dlab_quant_act_args q = {.n_rows = 3, .k = 64, .to = DLAB_ACT_INT8};
     costs(cost_of(DLAB_OP_quant_act, &q, &d.head), 768, 240, 0, 576);
+    q.to = DLAB_ACT_BF16;
+    costs(cost_of(DLAB_OP_quant_act, &q, &d.head), 768, 384, 0, 0);
     const dlab_rope_args p = {.n_rows = 3, .n_heads = 2, .head_dim = 10, .rot_dim = 8};
     costs(cost_of(DLAB_OP_rope, &p, &d.head), 192 + 96, 192, 0, 6 * 3 * 2 * 4);
     const dlab_swiglu_args s = {.n_rows = 3, .dim = 10};

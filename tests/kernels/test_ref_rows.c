@@ -78,7 +78,7 @@ START_TEST(embed_takes_the_rows_of_the_tokens)
     d.rows[0].token = 1;
     d.rows[1].token = 0;
     const dlab_at out = buffer_of(&f, NULL, 4 * sizeof(float));
-    const dlab_embed_args a = {.table = {buffer_of(&f, table, sizeof table), DLAB_F16, 3, 2},
+    const dlab_embed_args a = {.table = {.at = buffer_of(&f, table, sizeof table), .dtype = DLAB_F16, .n = 3, .k = 2},
                                .desc = buffer_of(&f, &d, sizeof d),
                                .out = out,
                                .n_rows = 2};
@@ -204,8 +204,11 @@ END_TEST
 static void quantize(const float *x, size_t n_blocks, dlab_qact_block *out)
 {
     const dlab_at y = buffer_of(&f, NULL, n_blocks * sizeof *out);
-    const dlab_quant_act_args a = {
-        .x = buffer_of(&f, x, n_blocks * 32 * sizeof *x), .y = y, .n_rows = 1, .k = (int32_t)n_blocks * 32};
+    const dlab_quant_act_args a = {.x = buffer_of(&f, x, n_blocks * 32 * sizeof *x),
+                                   .y = y,
+                                   .n_rows = 1,
+                                   .k = (int32_t)n_blocks * 32,
+                                   .to = DLAB_ACT_INT8};
     submit_ok(dlab_submit_quant_act(f.dev, a, &err), &err);
     read_back(&f, out, y, n_blocks * sizeof *out);
 }
@@ -262,8 +265,10 @@ START_TEST(matmul_f32_by_hand)
 {
     const float x[2][3] = {{1, 2, 3}, {-1, 0, 0.5f}}, w[2][3] = {{1, 1, 1}, {2, 0, -4}}, y0[4] = {100, 200, 300, 400};
     const dlab_at y = buffer_of(&f, y0, sizeof y0);
-    dlab_matmul_args a = {
-        .x = buffer_of(&f, x, sizeof x), .y = y, .w = {buffer_of(&f, w, sizeof w), DLAB_F32, 2, 3}, .n_rows = 2};
+    dlab_matmul_args a = {.x = buffer_of(&f, x, sizeof x),
+                          .y = y,
+                          .w = {.at = buffer_of(&f, w, sizeof w), .dtype = DLAB_F32, .n = 2, .k = 3},
+                          .n_rows = 2};
     submit_ok(dlab_submit_matmul(f.dev, a, &err), &err);
     float got[4];
     read_back(&f, got, y, sizeof got);
@@ -289,13 +294,41 @@ START_TEST(matmul_of_quantized_activations_by_hand)
     const dlab_at y = buffer_of(&f, NULL, sizeof(float));
     const dlab_matmul_args a = {.x = buffer_of(&f, &x, sizeof x),
                                 .y = y,
-                                .w = {buffer_of(&f, w, sizeof w), DLAB_Q4_1, 1, 32},
+                                .w = {.at = buffer_of(&f, w, sizeof w), .dtype = DLAB_Q4_1, .n = 1, .k = 32},
                                 .n_rows = 1,
-                                .quantized = true};
+                                .input = DLAB_ACT_INT8};
     submit_ok(dlab_submit_matmul(f.dev, a, &err), &err);
     float got;
     read_back(&f, &got, y, sizeof got);
     ck_assert_float_eq(got, -3.5f);
+}
+END_TEST
+
+START_TEST(bf16_inputs_by_hand)
+{
+    const float x[2][3] = {{0x1.01p0f, 0x1.03p0f, -3}, {0x1p-149f * 0x18000, 3e38f * 2, NAN}};
+    uint16_t h[2][4];
+    memset(h, 0xff, sizeof h);
+    const dlab_at rounded = buffer_of(&f, h, sizeof h);
+    const dlab_quant_act_args q = {
+        .x = buffer_of(&f, x, sizeof x), .y = rounded, .n_rows = 2, .k = 3, .to = DLAB_ACT_BF16};
+    submit_ok(dlab_submit_quant_act(f.dev, q, &err), &err);
+    read_back(&f, h, rounded, sizeof h);
+    ck_assert_mem_eq(h[0], ((const uint16_t[]){0x3f80, 0x3f82, 0xc040, 0}), sizeof h[0]);
+    ck_assert_mem_eq(h[1], ((const uint16_t[]){0x0002, 0x7f80}), 4); /* 1.5 of the least number, to even */
+    ck_assert_uint_eq(h[1][2] & 0x7fc0, 0x7fc0);
+    ck_assert_uint_eq(h[1][3], 0);
+    const uint16_t w[2][3] = {{0x3f80, 0x4000, 0x3f00}, {0, 0, 0xbf80}}; /* 1, 2, 0.5; 0, 0, −1 */
+    const dlab_at y = buffer_of(&f, NULL, 2 * sizeof(float));
+    const dlab_matmul_args a = {.x = rounded,
+                                .y = y,
+                                .w = {.at = buffer_of(&f, w, sizeof w), .dtype = DLAB_BF16, .n = 2, .k = 3},
+                                .n_rows = 1,
+                                .input = DLAB_ACT_BF16};
+    submit_ok(dlab_submit_matmul(f.dev, a, &err), &err);
+    float got[2];
+    read_back(&f, got, y, sizeof got);
+    floats_near(got, (const double[]){1 + 2 * 0x1.04p0 - 1.5, 3}, 2, 0);
 }
 END_TEST
 
@@ -406,6 +439,7 @@ int main(void)
     tcase_add_test(t, quant_act_of_odd_numbers);
     tcase_add_test(t, matmul_f32_by_hand);
     tcase_add_test(t, matmul_of_quantized_activations_by_hand);
+    tcase_add_test(t, bf16_inputs_by_hand);
     tcase_add_test(t, rope_norm_turns_neighbours);
     tcase_add_test(t, rope_neox_turns_halves);
     tcase_add_test(t, rope_leaves_the_rest_of_a_head_alone);

@@ -105,6 +105,10 @@ static void fill_record(dlab_record *r)
     dlab_ev_quality q = {1, 300, 42, 43, 2.5};
     ck_assert_int_eq(dlab_run_add_memory(run, &m, NULL), DLAB_OK);
     ck_assert_int_eq(dlab_run_add_quality(run, &q, NULL), DLAB_OK);
+    for (int i = 0; i < 3; i++) {
+        const dlab_peak_row p = {32768 << i, 1e11 / (i + 3), 3.25e11, 7e11};
+        ck_assert_int_eq(dlab_run_add_peak(run, &p, NULL), DLAB_OK);
+    }
     r->points[0].status = DLAB_RUN_TRUNCATED;
     dlab_point_result *p = add_point(r, (const char *[]){"kv.store", "contiguous", "batch.size", "2", NULL});
     p->status = DLAB_RUN_OOM;
@@ -137,6 +141,8 @@ static void same_tables(const dlab_run *a, const dlab_run *b)
     ck_assert_uint_eq(a->n_steps, b->n_steps);
     ck_assert_uint_eq(a->n_memory, b->n_memory);
     ck_assert_uint_eq(a->n_quality, b->n_quality);
+    ck_assert_uint_eq(a->n_peaks, b->n_peaks);
+    for (size_t i = 0; i < a->n_peaks; i++) ck_assert_mem_eq(&a->peaks[i], &b->peaks[i], sizeof a->peaks[i]);
     for (size_t i = 0; i < a->n_requests; i++) {
         ck_assert_int_eq(a->requests[i].id, b->requests[i].id);
         ck_assert_int_eq(a->requests[i].finish, b->requests[i].finish);

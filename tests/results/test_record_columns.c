@@ -96,6 +96,7 @@ static void make_old(const char *part, size_t n_columns)
     hid_t run = H5Gopen2(o.file, "/runs/0000", H5P_DEFAULT);
     ck_assert_int_ge(H5Ldelete(run, "steps", H5P_DEFAULT), 0);
     ck_assert_int_ge(H5Ldelete(run, "requests", H5P_DEFAULT), 0);
+    if (H5Lexists(run, "peaks", H5P_DEFAULT) > 0) ck_assert_int_ge(H5Ldelete(run, "peaks", H5P_DEFAULT), 0);
     for (size_t i = 0; i < sizeof new_attributes / sizeof *new_attributes; i++)
         if (H5Aexists(run, new_attributes[i]) > 0) ck_assert_int_ge(H5Adelete(run, new_attributes[i]), 0);
     ck_assert_int_eq(dlab_h5_put_table(&o, run, "steps", old_columns, n_columns, rows, sizeof *rows, 2, NULL), DLAB_OK);
@@ -120,6 +121,7 @@ START_TEST(columns_that_came_later_may_be_missing)
     dlab_run *run = r.points[0].runs[0];
     run->kv_growths = run->kv_evictions = run->kv_hit_tokens = run->memory_limit = 3;
     run->kv_token_bytes = 3;
+    ck_assert_int_eq(dlab_run_add_peak(run, &(dlab_peak_row){1e6, 2e9, 3e9, 4e9}, NULL), DLAB_OK);
     ck_assert_int_eq(dlab_record_write_part(out, &r.meta, run, &err), DLAB_OK);
     dlab_record_part_path(out, run->key, run->repeat, part, sizeof part);
     make_old(part, N_OLD);
@@ -132,6 +134,7 @@ START_TEST(columns_that_came_later_may_be_missing)
         ck_assert_int_eq(back.steps[i].budget, 0);
         ck_assert(isnan(back.steps[i].bytes) && isnan(back.steps[i].kv_bytes) && isnan(back.steps[i].flops));
         ck_assert(isnan(back.steps[i].kv_dense_bytes) && isnan(back.steps[i].inter_bytes));
+        ck_assert(isnan(back.steps[i].int8_flops));
         ck_assert_int_eq(back.steps[i].kv_cached, -1);
         ck_assert_int_eq(back.steps[i].kv_free, -1);
         ck_assert_int_eq(back.steps[i].kv_unusable, -1);
@@ -140,6 +143,7 @@ START_TEST(columns_that_came_later_may_be_missing)
         ck_assert_int_eq(back.steps[i].growths, -1);
         ck_assert_int_eq(back.steps[i].nonfinite, -1);
     }
+    ck_assert_uint_eq(back.n_peaks, 0);
     ck_assert_uint_eq(back.n_requests, 1);
     ck_assert_int_eq(back.requests[0].prompt_tokens, 5);
     ck_assert_int_eq(back.requests[0].finish, 1);
@@ -148,9 +152,10 @@ START_TEST(columns_that_came_later_may_be_missing)
     ck_assert_int_eq(back.kv_hit_tokens, -1);
     ck_assert_int_eq(back.memory_limit, 0);
     ck_assert(isnan(back.kv_token_bytes));
-    static const char *const unknown[] = {"rho",       "inter_bytes",  "kv_free",       "kv_frag",     "kv_cached",
-                                          "kv_shared", "kv_hit",       "kv_formula",    "preemptions", "nonfinite",
-                                          "kv_copies", "kv_occupancy", "kv_growth_time"};
+    static const char *const unknown[] = {"rho",       "inter_bytes",  "kv_free",        "kv_frag",     "kv_cached",
+                                          "kv_shared", "kv_hit",       "kv_formula",     "preemptions", "nonfinite",
+                                          "kv_copies", "kv_occupancy", "kv_growth_time", "roofline",    "mbu",
+                                          "mfu"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) ck_assert(isnan(metric_value(&back, unknown[i])));
     ck_assert(isfinite(metric_value(&back, "kv_used")) && isfinite(metric_value(&back, "kv_waste")));
     ck_assert(isnan(metric_value(&back, "bytes_step")));
@@ -184,7 +189,7 @@ START_TEST(a_later_schema_is_refused)
     H5Fclose(o.file);
     H5Pclose(access);
     ck_assert_int_eq(dlab_record_read_part(part, &back, &err), DLAB_EFORMAT);
-    ck_assert_ptr_nonnull(strstr(err.msg, "has schema version 3, this program reads 1 to 2"));
+    ck_assert_ptr_nonnull(strstr(err.msg, "has schema version 4, this program reads 1 to 3"));
     dlab_record_free(&r);
 }
 END_TEST
@@ -220,6 +225,11 @@ START_TEST(columns_describe_what_is_in_them)
     column_says(steps, "kv_shared", "shared nothing");
     column_says(steps, "nonfinite", "NaN or infinity");
     column_says(requests, "cached_tokens", "prefix cache");
+    column_says(steps, "int8_flops", "int8 with int8");
+    hid_t peaks = H5Dopen2(file, "/runs/0000/peaks", H5P_DEFAULT);
+    column_says(peaks, "bytes", "working set");
+    column_says(peaks, "read_ps", "with the run's threads");
+    H5Dclose(peaks);
     H5Dclose(requests);
     H5Dclose(steps);
     H5Fclose(file);
