@@ -12,8 +12,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cores.h"
+
 #define MAX_THREADS        1024
-#define SPINS_BEFORE_YIELD 64
+#define SPINS_BEFORE_YIELD 400 /* where every thread may have a core: some 10 µs, longer than most waits of a step */
+#define SPINS_WHEN_CROWDED 16
 #define NS_BEFORE_SLEEP    2000000 /* longer than the gap between two steps, shorter than a person notices */
 #define CACHE_LINE         64
 
@@ -31,6 +34,7 @@ struct dlab_team {
     alignas(CACHE_LINE) atomic_uint meeting;   /* number of the barrier, goes up when all have arrived */
     alignas(CACHE_LINE) atomic_int sleepers;
     int n;
+    unsigned spins;       /* before a wait gives the core away */
     team_worker *workers; /* n − 1; thread i is workers[i − 1] */
     dlab_team_fn fn;      /* of the run; published by `run` */
     void *ctx;
@@ -39,9 +43,9 @@ struct dlab_team {
     atomic_bool stop;
 };
 
-static void relax(unsigned spin)
+static void relax(const dlab_team *t, unsigned spin)
 {
-    if (spin >= SPINS_BEFORE_YIELD) {
+    if (spin >= t->spins) {
         sched_yield();
         return;
     }
@@ -72,8 +76,8 @@ static void wait_for_run(dlab_team *t, unsigned seen)
 {
     int64_t deadline = 0;
     for (unsigned spin = 0; atomic_load_explicit(&t->run, memory_order_acquire) == seen; spin++) {
-        relax(spin);
-        if (spin < SPINS_BEFORE_YIELD) continue;
+        relax(t, spin);
+        if (spin < t->spins) continue;
         const int64_t now = now_ns();
         if (deadline == 0) deadline = now + NS_BEFORE_SLEEP;
         if (now >= deadline) {
@@ -156,6 +160,7 @@ dlab_status dlab_team_create(int n_threads, dlab_team **out, dlab_error *err)
     if (!t) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a team of %d threads", n_threads);
     memset(t, 0, sizeof *t);
     t->n = n_threads;
+    t->spins = n_threads <= dlab_cores_usable() ? SPINS_BEFORE_YIELD : SPINS_WHEN_CROWDED;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);
     t->workers = calloc((size_t)n_threads, sizeof *t->workers);
@@ -195,7 +200,7 @@ void dlab_team_run(dlab_team *t, dlab_team_fn fn, void *ctx)
     atomic_store_explicit(&t->unfinished, t->n - 1, memory_order_relaxed);
     start_run(t);
     fn(ctx, 0, t->n);
-    for (unsigned spin = 0; atomic_load_explicit(&t->unfinished, memory_order_acquire) != 0; spin++) relax(spin);
+    for (unsigned spin = 0; atomic_load_explicit(&t->unfinished, memory_order_acquire) != 0; spin++) relax(t, spin);
 }
 
 void dlab_team_barrier(dlab_team *t)
@@ -207,5 +212,5 @@ void dlab_team_barrier(dlab_team *t)
         atomic_fetch_add_explicit(&t->meeting, 1, memory_order_release);
         return;
     }
-    for (unsigned spin = 0; atomic_load_explicit(&t->meeting, memory_order_acquire) == meeting; spin++) relax(spin);
+    for (unsigned spin = 0; atomic_load_explicit(&t->meeting, memory_order_acquire) == meeting; spin++) relax(t, spin);
 }

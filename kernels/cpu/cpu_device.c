@@ -6,6 +6,7 @@
  * The list, the staging area for uploads and the threads' scratch are made with the device, from its scratch pool;
  * scratch grows only for an op larger than any before it. When the list or the staging area is
  * full, what is listed runs early, which nobody can tell from the outside. */
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,14 @@
 #include "kernels/cpu/cpu_pack.h"
 #include "kernels/cpu/cpu_peak.h"
 
-#define MAX_COMMANDS    1024
-#define STAGING_BYTES   ((size_t)1 << 20)
-#define SCRATCH_BYTES   ((size_t)1 << 20)
-#define CLAIMS_A_THREAD 8 /* of a phase: enough to even out, few enough to stay cheap */
-#define COPY_PIECE      ((size_t)1 << 18)
-#define ALIGNMENT       64
-#define MAX_GROUP       6 /* commands of one phase */
+#define MAX_COMMANDS  1024
+#define STAGING_BYTES ((size_t)1 << 20)
+#define SCRATCH_BYTES ((size_t)1 << 20)
+#define CLAIM_SHARE                                                                                                    \
+    2 /* a claim is what is left of a phase, by so many times the threads: few claims, and a short end */
+#define COPY_PIECE ((size_t)1 << 18)
+#define ALIGNMENT  64
+#define MAX_GROUP  6 /* commands of one phase */
 
 typedef struct {
     void *dst;
@@ -37,9 +39,10 @@ typedef enum {
 } command_link;
 
 typedef struct {
-    const dlab_cpu_kernel *kernel;
+    alignas(
+        ALIGNMENT) _Atomic int64_t next[DLAB_CPU_MAX_PHASES]; /* of each phase the next task that nobody has claimed */
+    alignas(ALIGNMENT) const dlab_cpu_kernel *kernel;         /* from here on only read while the list runs */
     command_link link;
-    _Atomic int64_t next[DLAB_CPU_MAX_PHASES]; /* the next task of each phase that nobody has claimed */
     union {
         dlab_op_args op;
         copy_args copy;
@@ -98,13 +101,15 @@ static const dlab_cpu_kernel copy_kernel = {"copy", 1, copy_tasks, copy_run, NUL
 /* A command's tasks, and of the `followers` that go on row by row the same. */
 static void run_phase(command *c, int followers, int phase, int n_threads, void *scratch)
 {
-    const int64_t n = c->kernel->tasks(&c->args, phase);
-    const int64_t claim = dlab_max_i64(1, n / ((int64_t)n_threads * (n_threads > 1 ? CLAIMS_A_THREAD : 1)));
-    for (;;) {
-        const int64_t begin = atomic_fetch_add_explicit(&c->next[phase], claim, memory_order_relaxed);
-        if (begin >= n) return;
-        const int64_t end = dlab_min_i64(begin + claim, n);
+    const int64_t n = c->kernel->tasks(&c->args, phase), share = n_threads > 1 ? CLAIM_SHARE * n_threads : 1;
+    int64_t begin = atomic_load_explicit(&c->next[phase], memory_order_relaxed);
+    while (begin < n) {
+        const int64_t end = begin + dlab_max_i64(1, (n - begin) / share);
+        if (!atomic_compare_exchange_weak_explicit(&c->next[phase], &begin, end, memory_order_relaxed,
+                                                   memory_order_relaxed))
+            continue;
         for (int i = 0; i <= followers; i++) c[i].kernel->run(&c[i].args, phase, begin, end, scratch);
+        begin = atomic_load_explicit(&c->next[phase], memory_order_relaxed);
     }
 }
 
