@@ -71,7 +71,7 @@ typedef struct {
     int64_t n_params;
     int64_t weight_bytes;      /* as stored; a tied head once */
     int64_t step_weight_bytes; /* what one step of one row reads: without the embedding table unless it is the head */
-    uint64_t hash;             /* xxHash3 of the file's head and of all weights; xxHash64 of the recipe when synthetic */
+    uint64_t hash;             /* xxHash3 of the file's head, or a synthetic model's name, and of all weights */
 } dlab_model_info;
 
 /* spec: a path to a GGUF v3 file, or "synthetic:NAME" (random weights of fixed seed; `dlab list` has the names).
@@ -183,7 +183,7 @@ typedef struct {
     int32_t budget;                                    /* batch.token_budget if the plan set one, else 0 */
     int64_t launches;
     double bytes, kv_bytes, flops;      /* declared by the ops */
-    double int8_flops;                  /* those of them that multiply int8 with int8 */
+    double int8_flops, bf16_flops;      /* those of them that multiply int8 with int8, bf16 with bf16 */
     double kv_dense_bytes, inter_bytes; /* dlab_op_cost */
     int32_t preempted;                  /* sequences that gave their place back in this step, to be computed again */
     int32_t growths;                    /* of the store, in this step */
@@ -227,6 +227,7 @@ void dlab_prober_destroy(dlab_prober *p);
 dlab_status dlab_prober_read(dlab_prober *p, int64_t bytes, double seconds, double *bytes_ps, dlab_error *err);
 dlab_status dlab_prober_f32(dlab_prober *p, double seconds, double *flop_ps, dlab_error *err);
 dlab_status dlab_prober_int8(dlab_prober *p, double seconds, double *op_ps, dlab_error *err);
+dlab_status dlab_prober_bf16(dlab_prober *p, double seconds, double *flop_ps, dlab_error *err);
 
 /* ---- planner ------------------------------------------------------------------------------------------------------- */
 

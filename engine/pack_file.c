@@ -1,5 +1,6 @@
 #include "engine/pack_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -20,9 +22,11 @@
 #define DATA_ALIGN   ((size_t)4096)
 #define PIECE        ((size_t)1 << 20) /* of what is hashed or written at once */
 #define ALONE_BELOW  ((size_t)4 << 20) /* bytes for which starting threads costs more than they save */
+#define TEMPORARY    ".tmp."
+#define STALE_AFTER  3600 /* seconds */
 
-/* The file: its head, a row for each matrix, zeros up to data_off, data. All but data_hash is known before it is opened, so
- * nothing in it is ever believed: it is what is expected, byte for byte, or it is made anew. */
+/* The file: its head, a row for each matrix, zeros up to data_off, data. All but data_hash and the data is known before it is
+ * opened, and has to be there byte for byte; the hash tells damage, not data that somebody made to go with it. */
 typedef struct {
     char magic[8];
     uint32_t version, layout;
@@ -52,9 +56,10 @@ dlab_status dlab_pack_entry_pack(dlab_device *dev, const dlab_model *m, const dl
                                  dlab_matrix *out, dlab_error *err)
 {
     dlab_matrix in = e->stored;
-    DLAB_TRY(dev->ops->import(dev, DLAB_POOL_WEIGHTS, e->t->data, e->t->bytes, &in.at.buf, err));
+    /* Charged to no pool: pages of the file, given back here, which a memory limit need not have room for. */
+    DLAB_TRY(dev->ops->import(dev, DLAB_POOL_N, e->t->data, e->t->bytes, &in.at.buf, err));
     const dlab_status st = dev->ops->pack(dev, &in, to, out, err);
-    dev->ops->free(dev, DLAB_POOL_WEIGHTS, in.at.buf);
+    dev->ops->free(dev, DLAB_POOL_N, in.at.buf);
     dlab_model_release(m, e->t);
     return st;
 }
@@ -163,14 +168,15 @@ static dlab_status check(const maker *k, const dlab_pack_file *f, bool *good, dl
     return DLAB_OK;
 }
 
-/* *out stays empty where there is no such file, or not a good one. */
+/* *out stays empty where there is no such file, or not a good one. Another user's is none: its data may be anything. */
 static dlab_status take(const maker *k, dlab_pack_file *out, dlab_error *err)
 {
-    dlab_pack_file f;
+    dlab_pack_file f = {0};
+    struct stat info;
     bool good = false;
     const int fd = open(k->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not hang us */
     if (fd < 0) return DLAB_OK;
-    map_file(k, fd, &f);
+    if (fstat(fd, &info) == 0 && info.st_uid == geteuid()) map_file(k, fd, &f);
     close(fd);
     if (!f.map) return DLAB_OK;
     const dlab_status st = check(k, &f, &good, err);
@@ -241,6 +247,20 @@ static dlab_status fill(const maker *k, int fd, dlab_pack_file *out, dlab_error 
     return write_at(fd, k->path, k->head, k->head->data_off, 0, err);
 }
 
+/* What processes left that were killed while they made one. Nobody takes this long between two writes. */
+static void remove_stale(const char *folder)
+{
+    DIR *d = opendir(folder);
+    if (!d) return;
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        struct stat info;
+        if (!strstr(e->d_name, TEMPORARY)) continue;
+        if (fstatat(dirfd(d), e->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        if (time(NULL) - info.st_mtime > STALE_AFTER) (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
+    closedir(d);
+}
+
 static dlab_status make(const maker *k, dlab_pack_file *out, dlab_error *err)
 {
     char folder[PATH_MAX], tmp[PATH_MAX + 16];
@@ -248,7 +268,8 @@ static dlab_status make(const maker *k, dlab_pack_file *out, dlab_error *err)
     snprintf(folder, sizeof folder, "%s", k->path);
     *strrchr(folder, '/') = 0;
     DLAB_TRY(dlab_dir_make(folder, err));
-    snprintf(tmp, sizeof tmp, "%s.tmp.XXXXXX", k->path);
+    remove_stale(folder);
+    snprintf(tmp, sizeof tmp, "%s" TEMPORARY "XXXXXX", k->path);
     const int fd = mkostemp(tmp, O_CLOEXEC);
     if (fd < 0) return DLAB_FAIL(err, DLAB_EIO, "%s: cannot write there: %s", folder, strerror(errno));
     st = fill(k, fd, out, err);

@@ -67,7 +67,8 @@ static const dlab_param PARAMS[] = {
      "element type of weights in memory: as the file stores them"},
     {"weights.packed", DLAB_PARAM_CHOICE, AT(weights_packed), "memory", 1, 0, packed_words,
      "where weights lie as the device's products like them: packed at each start into memory of the process; or in a "
-     "file of the cache folder, packed once, which processes map and share"},
+     "file of the cache folder (decodelab/packed, which may be deleted at any time), packed once, which processes map "
+     "and share"},
     {"compute", DLAB_PARAM_CHOICE, AT(compute), "auto", 1, 0, compute_words,
      "arithmetic of the products: f32; int8 (activations quantized in blocks of 32 for integer dot products with "
      "quantized weights); bf16 (activations rounded to bf16, products with bf16 weights added in f32); auto: int8 when "

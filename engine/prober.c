@@ -49,3 +49,9 @@ dlab_status dlab_prober_int8(dlab_prober *p, double seconds, double *op_ps, dlab
     const dlab_peak what = {.kind = DLAB_PEAK_INT8, .seconds = seconds};
     return dlab_device_peak(p->dev, &what, op_ps, err);
 }
+
+dlab_status dlab_prober_bf16(dlab_prober *p, double seconds, double *flop_ps, dlab_error *err)
+{
+    const dlab_peak what = {.kind = DLAB_PEAK_BF16, .seconds = seconds};
+    return dlab_device_peak(p->dev, &what, flop_ps, err);
+}

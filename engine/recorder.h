@@ -27,6 +27,7 @@ static inline void dlab_cost_add_difference(dlab_op_cost *to, const dlab_op_cost
     to->inter_bytes += b->inter_bytes - a->inter_bytes;
     to->flops += b->flops - a->flops;
     to->int8_flops += b->int8_flops - a->int8_flops;
+    to->bf16_flops += b->bf16_flops - a->bf16_flops;
 }
 
 #endif

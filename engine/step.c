@@ -322,6 +322,7 @@ static void report(const dlab_engine *e, const dlab_step_work *work, dlab_step *
     out->inter_bytes = work->cost.inter_bytes;
     out->flops = work->cost.flops;
     out->int8_flops = work->cost.int8_flops;
+    out->bf16_flops = work->cost.bf16_flops;
     dlab_engine_kv(e, &out->kv);
 }
 

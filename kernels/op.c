@@ -47,7 +47,7 @@ static void touch(operand_list *l, dlab_at at, size_t bytes, int access)
 /* What an op reaches by numbers in device memory (positions, slots) may be anywhere in the rest of the buffer. */
 static void touch_rest(operand_list *l, dlab_at at, int access)
 {
-    touch(l, at, at.off < at.buf.bytes ? at.buf.bytes - at.off : 0, access);
+    touch(l, at, at.off < at.buf.bytes ? at.buf.bytes - at.off : 0, access | DLAB_ANYWHERE);
 }
 
 /* Spans of dense attention and scratch that no scale needs are not there: no operands. */

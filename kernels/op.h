@@ -1,7 +1,8 @@
 /* Every op that a device computes: arguments, shapes, operands, cost.
  *
  * Letters: R rows of the step, D model width, F feed-forward width, H query heads, G KV heads, d head dim, V vocabulary,
- * K inputs and N outputs of a product, T tokens of a sequence. All activations are f32, row-major, rows without gaps.
+ * K inputs and N outputs of a product, T tokens of a sequence. Activations are row-major, rows without gaps, and f32
+ * but for the inputs of products, which may be quantized.
  * An op names buffers of the device and byte offsets in them; it never holds a host pointer. What varies from step to
  * step (tokens, positions, lengths, places in the cache) is read from the step descriptor, a buffer in device memory.
  *
@@ -358,7 +359,8 @@ typedef union {
 #undef DLAB_OP_MEMBER
 } dlab_op_args;
 
-typedef enum { DLAB_READ = 1, DLAB_WRITE = 2 } dlab_access;
+/* ANYWHERE: which part of the range is told by numbers in device memory. */
+typedef enum { DLAB_READ = 1, DLAB_WRITE = 2, DLAB_ANYWHERE = 4 } dlab_access;
 
 /* What an op touches: a range of a buffer and how. */
 typedef struct {
@@ -369,12 +371,12 @@ typedef struct {
 #define DLAB_MAX_OPERANDS 9
 
 /* bytes_read and bytes_written: what must cross the memory bus once (weights once an op, activations, the visited part of
- * the cache with its scales); flops: two a multiply-add; int8_flops: those of them whose factors are int8. kv_bytes: the
- * part of bytes_read that comes from the cache; kv_dense_bytes: what that would be if every row visited all tokens 0 … pos.
- * inter_bytes: what attention writes and reads back of its own intermediate results: scores and probabilities (part of
- * bytes_*), or the pieces' partial results (not part of them: they stay in a cache). */
+ * the cache with its scales); flops: two a multiply-add; int8_flops, bf16_flops: those of them whose factors are both
+ * int8, or both bf16. kv_bytes: the part of bytes_read that comes from the cache; kv_dense_bytes: what that would be if
+ * every row visited all tokens 0 … pos. inter_bytes: what attention writes and reads back of its own intermediate results: scores
+ * and probabilities (part of bytes_*), or the pieces' partial results (not part of them: they stay in a cache). */
 typedef struct {
-    double bytes_read, bytes_written, kv_bytes, kv_dense_bytes, inter_bytes, flops, int8_flops;
+    double bytes_read, bytes_written, kv_bytes, kv_dense_bytes, inter_bytes, flops, int8_flops, bf16_flops;
 } dlab_op_cost;
 
 const char *dlab_op_name(dlab_op op);

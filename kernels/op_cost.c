@@ -281,6 +281,7 @@ static void matmul_cost(const dlab_matmul_args *a, dlab_op_cost *c)
     c->bytes_written += 4 * r * n;
     c->flops += 2 * r * n * k;
     if (a->input == DLAB_ACT_INT8) c->int8_flops += 2 * r * n * k;
+    if (a->input == DLAB_ACT_BF16) c->bf16_flops += 2 * r * n * k;
 }
 
 /* A plane of the store: f32 rows in; out the store's format, or f16 where a row goes to the tail; and tokens that move from

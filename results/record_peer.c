@@ -127,10 +127,18 @@ static dlab_status check_points(const dlab_h5_in *in, const dlab_peer_result *r,
         if (r->pairs[i].point < 0 || (size_t)r->pairs[i].point >= n_points)
             return DLAB_FAIL(err, DLAB_EFORMAT, "%s: a pair of the peer's belongs to point %d of %zu", in->path,
                              r->pairs[i].point, n_points);
-    for (size_t i = 0; i < r->n_points; i++)
-        if (r->points[i].point < 0 || (size_t)r->points[i].point >= n_points)
-            return DLAB_FAIL(err, DLAB_EFORMAT, "%s: the peer's part belongs to point %d of %zu", in->path,
-                             r->points[i].point, n_points);
+    for (size_t i = 0; i < r->n_points; i++) {
+        const dlab_peer_point *p = &r->points[i];
+        if (p->point < 0 || (size_t)p->point >= n_points)
+            return DLAB_FAIL(err, DLAB_EFORMAT, "%s: the peer's part belongs to point %d of %zu", in->path, p->point,
+                             n_points);
+        if (dlab_run_status_parse(p->status) == DLAB_RUN_STATUS_N)
+            return DLAB_FAIL(err, DLAB_EFORMAT, "%s: the status of the peer's part of point %d is none", in->path,
+                             p->point);
+        if (p->flash < -1 || p->flash > 1)
+            return DLAB_FAIL(err, DLAB_EFORMAT, "%s: the peer's part of point %d has attention %d, not -1, 0 or 1",
+                             in->path, p->point, p->flash);
+    }
     return DLAB_OK;
 }
 

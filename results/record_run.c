@@ -52,6 +52,7 @@ static const dlab_h5_column step_columns[] = {
     F64_IF(dlab_ev_step, kv_bytes, "B", "those of them that are read from the KV store", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, flops, "FLOP", "operations that the ops declare", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, int8_flops, "FLOP", "those of them that multiply int8 with int8", DLAB_H5_UNKNOWN),
+    F64_IF(dlab_ev_step, bf16_flops, "FLOP", "those of them that multiply bf16 with bf16", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, kv_dense_bytes, "B", "what kv_bytes would be if attention visited every token",
            DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_step, inter_bytes, "B", "attention's intermediate results, written and read back", DLAB_H5_UNKNOWN),
@@ -87,6 +88,8 @@ static const dlab_h5_column peak_columns[] = {
     F64(dlab_peak_row, read_ps, "B/s", "at most so many bytes of it a second, with the run's threads"),
     F64(dlab_peak_row, f32_ps, "FLOP/s", "at most so many operations in f32, the same in every row"),
     F64(dlab_peak_row, int8_ps, "FLOP/s", "at most so many operations of int8 products, the same in every row"),
+    F64_IF(dlab_peak_row, bf16_ps, "FLOP/s", "at most so many operations of bf16 products, the same in every row",
+           DLAB_H5_UNKNOWN),
 };
 
 #define N_OF(a) (sizeof(a) / sizeof *(a))
@@ -133,6 +136,7 @@ static const struct {
     {"memory_limit", offsetof(dlab_run, memory_limit)},
     {"weight_bytes", offsetof(dlab_run, weight_bytes)},
     {"quality_bytes", offsetof(dlab_run, quality_bytes)},
+    {"peaks_quick", offsetof(dlab_run, peaks_quick)},
 };
 
 static int64_t *fact_of(dlab_run *run, size_t i) { return (int64_t *)(void *)((char *)run + facts[i].at); }
@@ -152,6 +156,7 @@ static dlab_status put_attributes(const dlab_h5_out *o, hid_t group, const dlab_
         DLAB_TRY(dlab_h5_put_i64(o, group, facts[i].name, value, err));
     }
     DLAB_TRY(dlab_h5_put_f64(o, group, "kv_token_bytes", run->kv_token_bytes, err));
+    DLAB_TRY(dlab_h5_put_f64(o, group, "peaks_measured", run->peaks_measured, err));
     DLAB_TRY(dlab_h5_put_str(o, group, "quality_protocol", run->quality_protocol, err));
     DLAB_TRY(dlab_h5_put_i64(o, group, "quality_first", run->quality_first, err));
     return dlab_h5_put_str(o, group, "corpus_hash", run->corpus_hash, err);
@@ -220,6 +225,7 @@ static dlab_status get_attributes(const dlab_h5_in *in, hid_t group, dlab_run *r
     for (size_t i = 0; i < N_OF(facts); i++)
         DLAB_TRY(dlab_h5_get_i64_if(in, group, facts[i].name, fact_of(run, i), err));
     DLAB_TRY(dlab_h5_get_f64_if(in, group, "kv_token_bytes", &run->kv_token_bytes, err));
+    DLAB_TRY(dlab_h5_get_f64_if(in, group, "peaks_measured", &run->peaks_measured, err));
     DLAB_TRY(dlab_h5_get_str(in, group, "quality_protocol", run->quality_protocol, sizeof run->quality_protocol, err));
     DLAB_TRY(get_i32(in, group, "quality_first", &run->quality_first, err));
     return dlab_h5_get_str(in, group, "corpus_hash", run->corpus_hash, sizeof run->corpus_hash, err);

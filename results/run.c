@@ -96,7 +96,8 @@ void dlab_run_init(dlab_run *r)
     for (int p = 0; p < DLAB_POOL_N; p++) r->pool_peak[p] = -1;
     r->mem_peak = r->rss_peak = r->kv_pool = r->weight_bytes = -1;
     r->kv_growths = r->kv_growth_ns = r->kv_evictions = r->kv_copies = r->kv_hit_tokens = r->kv_asked_tokens = -1;
-    r->kv_token_bytes = NAN;
+    r->kv_token_bytes = r->peaks_measured = NAN;
+    r->peaks_quick = -1;
 }
 
 void dlab_run_free_events(dlab_run *r)

@@ -53,7 +53,7 @@ typedef struct {
     int32_t seqs, slots, launches;
     int32_t budget;                /* rows that the budget allowed; 0: none set */
     double bytes, kv_bytes, flops; /* kv_bytes: read from the KV store */
-    double int8_flops;             /* the part of flops that multiplies int8 with int8 */
+    double int8_flops, bf16_flops; /* the parts of flops that multiply int8 with int8, bf16 with bf16 */
     double kv_dense_bytes;         /* what kv_bytes would be if attention visited everything */
     double inter_bytes;            /* attention's intermediate results, written and read back */
     /* bytes, after the step; dlab_kv_stats of engine/engine.h. pool = reserved + cached + free; unusable is part of free */
@@ -75,8 +75,8 @@ typedef struct {
 /* What the machine does at most with the run's threads and instruction set, by how many bytes the threads read together,
  * again and again. Ascending. */
 typedef struct {
-    double bytes, read_ps;  /* working set; bytes a second */
-    double f32_ps, int8_ps; /* operations a second; the same in every row */
+    double bytes, read_ps;           /* working set; bytes a second */
+    double f32_ps, int8_ps, bf16_ps; /* operations a second; the same in every row */
 } dlab_peak_row;
 #define DLAB_PEAK_ROWS 32 /* at most */
 
@@ -117,6 +117,8 @@ typedef struct {
     double kv_token_bytes; /* K4: bytes of a token of one sequence by the formula; NaN: unknown */
     int64_t memory_limit;  /* 0: none */
     int64_t weight_bytes;
+    double peaks_measured;      /* when the peaks were, unix seconds; NaN: unknown */
+    int64_t peaks_quick;        /* 1: in passing, 0: by `dlab calibrate`; −1: unknown */
     int64_t quality_bytes;      /* bytes of text that the scored tokens stand for; 0: unknown */
     char quality_protocol[160]; /* "chunks of 512, second half scored, no BOS" … */
     char corpus_hash[17];

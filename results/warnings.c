@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/text.h"
 #include "results/metric.h"
@@ -41,6 +42,32 @@ static bool depends_on_pieces(const dlab_point_result *p)
     return false;
 }
 
+/* " on 2026-01-31 12:00 UTC, in passing", as far as a run knows. */
+static void say_when(const dlab_run *r, char *out, size_t size)
+{
+    char date[32] = "";
+    struct tm utc;
+    const time_t t = r->peaks_measured > 0 && r->peaks_measured < UINT32_MAX ? (time_t)r->peaks_measured : 0;
+    if (t > 0 && gmtime_r(&t, &utc)) strftime(date, sizeof date, " on %Y-%m-%d %H:%M UTC", &utc);
+    snprintf(out, size, "%s%s", date, r->peaks_quick == 1 ? ", in passing" : "");
+}
+
+/* More than the machine can do at most. */
+static void warn_of_peaks(dlab_point_result *p)
+{
+    static const char *const shares[] = {"mbu", "mfu"};
+    char when[64] = "";
+    for (size_t i = 0; i < p->n_runs && !*when; i++) say_when(p->runs[i], when, sizeof when);
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        const double share = most(p, shares[i]);
+        if (share > 1)
+            add(p,
+                "%s is %.3g, above 1: was the machine busy when its peaks were measured%s? "
+                "`dlab calibrate --force` measures again",
+                shares[i], share, when);
+    }
+}
+
 void dlab_point_warn(dlab_point_result *p)
 {
     const double preempted = most(p, "preemptions");
@@ -54,4 +81,5 @@ void dlab_point_warn(dlab_point_result *p)
     if (nonfinite > 0)
         add(p, "NaN or infinity came up in %.0f row%s of a run (K9): the tokens that came of it mean nothing",
             nonfinite, nonfinite > 1 ? "s" : "");
+    warn_of_peaks(p);
 }

@@ -14,19 +14,19 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 declare -A flags=(
     [pp512]="-p 512 -n 0"
     [tg64]="-p 0 -n 64"
-    [tg32_d1024]="-p 0 -n 32 -d 1024"
-    [tg16_d4096]="-p 0 -n 16 -d 4096"
-    [tg16_d4096_int8]="-p 0 -n 16 -d 4096 -ctk int8 -ctv int8"
+    [tg64_d1024]="-p 0 -n 64 -d 1024"
+    [tg64_d4096]="-p 0 -n 64 -d 4096"
+    [tg64_d4096_int8]="-p 0 -n 64 -d 4096 -ctk int8 -ctv int8"
     [tg32_npl8]="-p 0 -n 32 -d 128 -npl 8"
     [tg32_npl32]="-p 0 -n 32 -d 128 -npl 32"
 )
-order=(pp512 tg64 tg32_d1024 tg16_d4096 tg16_d4096_int8 tg32_npl8 tg32_npl32)
+order=(pp512 tg64 tg64_d1024 tg64_d4096 tg64_d4096_int8 tg32_npl8 tg32_npl32)
 all=()
 for name in "${order[@]}"; do all+=("$name" "${name}_f32"); done
 all+=(first_token)
 
 quick=${QUICK:-}
-[ -z "$quick" ] || all=(pp512 tg64 tg32_d1024 first_token)
+[ -z "$quick" ] || all=(pp512 tg64 tg64_d1024 first_token)
 pairs=${PAIRS:-$([ -z "$quick" ] && echo 6 || echo 3)}
 threads=${THREADS:-$(nproc)}
 read -r -a cases <<<"${CASES:-${all[*]}}"
@@ -52,10 +52,17 @@ install_peer() {
     printf '%s\n' "$python"
 }
 
-# requantize TYPE: the model's file in the type, on stdout. What was cut down once is cut again, so it is a file to measure speed
-# with, not quality.
+# peer_file TYPE: where the model's file in the type is. Another model's has another name.
+peer_file() {
+    local name
+    name=$(basename "$model" .gguf)
+    printf '%s/%s-%s-%s.gguf\n' "$place" "$name" "$(stat -L -c %s "$model")" "$1"
+}
+
+# requantize TYPE: makes that file. What was cut down once is cut again, so it is a file to measure speed with, not quality.
 requantize() {
-    local out=$place/$1.gguf
+    local out
+    out=$(peer_file "$1")
     if [ ! -e "$out" ]; then
         say "Making $out"
         "$python" - "$model" "$out.tmp" "$1" <<'PY' >&2 || die "$out cannot be made"
@@ -71,7 +78,6 @@ sys.exit(lib.llama_model_quantize(source.encode(), out.encode(), ctypes.byref(pa
 PY
         mv "$out.tmp" "$out"
     fi
-    printf '%s\n' "$out"
 }
 
 tools/deps.sh peer
@@ -90,7 +96,7 @@ fi
 files=(same)
 if [ -n "$python" ]; then
     for type in "${best[@]}"; do
-        requantize "$type" >/dev/null || exit
+        requantize "$type"
         files+=("$type")
     done
 fi
@@ -99,7 +105,7 @@ failed=0
 # measure CASE FILE
 measure() {
     local name=$1 file=$2 extra=()
-    [ "$file" = same ] || extra+=(--peer-model "$place/$file.gguf")
+    [ "$file" = same ] || extra+=(--peer-model "$(peer_file "$file")")
     [ "$name" = "${name%_f32}" ] || extra+=(--set compute=f32)
     printf '\n## %s, peer on %s\n\n' "$name" "$([ "$file" = same ] && echo 'the same file' || echo "$file")"
     # shellcheck disable=SC2086 # words of a table above
@@ -116,7 +122,7 @@ for name in "${cases[@]}"; do
         fi
         for file in "${files[@]}"; do
             extra=()
-            [ "$file" = same ] || extra=(--peer-model "$place/$file.gguf")
+            [ "$file" = same ] || extra=(--peer-model "$(peer_file "$file")")
             "$python" tools/peer/first_token.py --dlab "$dlab" --model "$model" -t "$threads" -r "$pairs" "${extra[@]}" || failed=1
         done
         continue

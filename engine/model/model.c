@@ -23,12 +23,6 @@ const char *dlab_model_label(const dlab_model *m) { return m->label; }
 const dlab_arch *dlab_model_arch(const dlab_model *m) { return m->arch; }
 const dlab_gguf *dlab_model_gguf(const dlab_model *m) { return m->gguf; }
 
-const void *dlab_model_mapping(const dlab_model *m, size_t *bytes)
-{
-    *bytes = m->map_bytes;
-    return m->map;
-}
-
 const dlab_tensor *dlab_model_tensors(const dlab_model *m, size_t *n)
 {
     *n = m->n_tensors;

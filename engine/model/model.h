@@ -20,7 +20,7 @@ typedef struct {
     dlab_dtype dtype;
     int n_dims;
     int64_t dims[DLAB_TENSOR_DIMS]; /* innermost first as in GGUF; 1 past n_dims. A matrix [N, K] is {K, N} */
-    const void *data;               /* inside dlab_model_mapping */
+    const void *data; /* page-aligned read-only memory holds it: the mapped file, or the synthetic weights */
     size_t bytes;
 } dlab_tensor;
 
@@ -30,8 +30,6 @@ const dlab_tensor *dlab_model_tensor(const dlab_model *m, const char *name);
 const dlab_tensor *dlab_model_layer_tensor(const dlab_model *m, int layer, const char *suffix);
 /* All of them, sorted by name. */
 const dlab_tensor *dlab_model_tensors(const dlab_model *m, size_t *n);
-/* The memory that holds every tensor's data: the mapped file whole, or the synthetic weights. Page-aligned, read-only. */
-const void *dlab_model_mapping(const dlab_model *m, size_t *bytes);
 /* The tensor's data (NULL: all of it) will hardly be read again: a mapped file's pages are given back, and read anew should
  * they be wanted after all. Weights that are in no file stay. */
 void dlab_model_release(const dlab_model *m, const dlab_tensor *t);

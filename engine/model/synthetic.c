@@ -13,7 +13,6 @@
 
 #define TENSOR_ALIGN 64
 #define SEED         20260101u
-#define RECIPE       1 /* counts changes of the weights that the same row gives */
 
 typedef struct {
     const char *name;
@@ -186,7 +185,7 @@ static dlab_status unknown_name(const char *name, dlab_error *err)
 dlab_status dlab_model_synthesize(const char *name, dlab_model **out, dlab_error *err)
 {
     dlab_status st = DLAB_OK;
-    char recipe[DLAB_MODEL_NAME + 64];
+    uint64_t parts[2] = {0};
     const synthetic_row *s = find_row(name);
     *out = NULL;
     if (!s) return unknown_name(name, err);
@@ -206,10 +205,11 @@ dlab_status dlab_model_synthesize(const char *name, dlab_model **out, dlab_error
     m->info.eps = s->eps;
     m->info.rope_base = s->rope_base;
     m->info.synthetic = true;
-    snprintf(recipe, sizeof recipe, "%s recipe %d seed %u", m->name, RECIPE, SEED);
-    m->info.hash = XXH64(recipe, strlen(recipe), 0);
     DLAB_TRY_DONE(st, make_weights(m, s, err));
     DLAB_TRY_DONE(st, dlab_model_finish(m, err));
+    parts[0] = XXH3_64bits(m->name, strlen(m->name));
+    DLAB_TRY_DONE(st, dlab_model_verify(m, &parts[1], err));
+    m->info.hash = XXH3_64bits(parts, sizeof parts);
     *out = m;
     m = NULL;
 done:

@@ -355,13 +355,14 @@ static bool counts_as_failed(const dlab_bench_opts *o, dlab_run_status s)
     return dlab_run_status_fails(s) || (o->strict && s != DLAB_RUN_OK);
 }
 
-static dlab_status bench_model(bench *b, const char *path, const dlab_model *m, const dlab_bench_cell *cells, size_t n,
-                               dlab_error *err)
+static dlab_status bench_model(bench *b, const char *path, const dlab_model *m, uint64_t hash,
+                               const dlab_bench_cell *cells, size_t n, dlab_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         dlab_bench_row row;
         wait_between(b);
         dlab_status st = dlab_bench_measure(b->opts, &cells[i], m, path, b->ctx->interrupted, &row, err);
+        row.model_hash = hash;
         for (size_t k = 0; st == DLAB_OK && k < b->n_out; k++) st = dlab_bench_out_row(&b->out[k], &row, err);
         if (st == DLAB_OK) st = dlab_bench_record_row(&b->record, &row, err);
         b->measured = true;
@@ -375,11 +376,13 @@ static dlab_status bench_model(bench *b, const char *path, const dlab_model *m, 
 }
 
 /* Every model is opened before anything is measured, so that a wrong name is said at once and nothing is half-printed. */
-static dlab_status open_models(const dlab_bench_opts *o, dlab_model **models, char (*paths)[PATH_MAX], dlab_error *err)
+static dlab_status open_models(const dlab_bench_opts *o, dlab_model **models, char (*paths)[PATH_MAX], uint64_t *hashes,
+                               dlab_error *err)
 {
     for (size_t i = 0; i < o->model.n; i++) {
         DLAB_TRY(dlab_cmd_model_path(o->model.v[i], paths[i], PATH_MAX, err));
         DLAB_TRY(dlab_model_open(paths[i], &models[i], err));
+        DLAB_TRY(dlab_config_model_hash(paths[i], &hashes[i], err));
     }
     return DLAB_OK;
 }
@@ -406,13 +409,13 @@ static void fill_outputs(bench *b, dlab_model *const *models, char (*paths)[PATH
     dlab_settings_free(&env);
 }
 
-static dlab_status measure_all(bench *b, dlab_model *const *models, char (*paths)[PATH_MAX],
+static dlab_status measure_all(bench *b, dlab_model *const *models, char (*paths)[PATH_MAX], const uint64_t *hashes,
                                const dlab_bench_cell *cells, size_t n, dlab_error *err)
 {
     dlab_status st = DLAB_OK;
     fill_outputs(b, models, paths);
     for (size_t i = 0; st == DLAB_OK && i < b->opts->model.n; i++)
-        st = bench_model(b, paths[i], models[i], cells, n, err);
+        st = bench_model(b, paths[i], models[i], hashes[i], cells, n, err);
     for (size_t k = 0; k < b->n_out; k++) dlab_bench_out_end(&b->out[k]);
     if (st == DLAB_EINTERRUPTED && b->opts->record)
         return DLAB_FAIL(err, st, "interrupted; %s keeps the tests that are done", b->opts->record);
@@ -424,6 +427,7 @@ static dlab_status run_bench(const dlab_cmd_ctx *ctx, dlab_bench_opts *o, const 
 {
     fill_defaults(o);
     dlab_model *models[DLAB_BENCH_LIST] = {0};
+    uint64_t hashes[DLAB_BENCH_LIST] = {0};
     char(*paths)[PATH_MAX] = calloc(o->model.n, sizeof *paths);
     dlab_bench_cell *cells = NULL;
     size_t n = 0;
@@ -431,14 +435,14 @@ static dlab_status run_bench(const dlab_cmd_ctx *ctx, dlab_bench_opts *o, const 
     dlab_status st = DLAB_OK;
     if (!paths) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu models", o->model.n);
     if (o->record) DLAB_TRY_DONE(st, dlab_cmd_record_check_out("--record", o->record, o->force, "", err));
-    DLAB_TRY_DONE(st, open_models(o, models, paths, err));
+    DLAB_TRY_DONE(st, open_models(o, models, paths, hashes, err));
     DLAB_TRY_DONE(st, dlab_bench_cells(o, &cells, &n, err));
     if (!n) {
         st = DLAB_FAIL(err, DLAB_EUSAGE, "-p 0 and -n 0 leave nothing to measure");
         goto done;
     }
-    DLAB_TRY_DONE(st, dlab_bench_record_begin(&b.record, o, command, paths, cells, n, err));
-    st = measure_all(&b, models, paths, cells, n, err);
+    DLAB_TRY_DONE(st, dlab_bench_record_begin(&b.record, o, command, paths, hashes, cells, n, err));
+    st = measure_all(&b, models, paths, hashes, cells, n, err);
     *exit_code = b.failed ? 1 : 0;
 done:
     dlab_bench_record_free(&b.record);

@@ -53,7 +53,7 @@ static const struct argp_option options[] = {
 static const dlab_cmd_cli cli = {
     .name = "calibrate",
     .about =
-        "Measures what this machine does at most: bytes read a second by working set, FP32 and int8 operations a "
+        "Measures what this machine does at most: bytes read a second by working set, FP32, int8 and bf16 operations a "
         "second, for each number of threads, in under 20 seconds. The figures are kept in the cache folder and give "
         "every later run its roofline, mbu and mfu. `bench` and `run` make a quick calibration themselves where "
         "there is none; DLAB_CALIBRATION=off in the environment stops them. The machine should do nothing else.",
@@ -84,12 +84,13 @@ static size_t select_missing(const calibrate_opts *o, const dlab_calibration *c,
 
 /* ---- output ---------------------------------------------------------------------------------------------------------- */
 
-static void print_operations(const dlab_calibration *c, const char *name, bool int8)
+static void print_operations(const dlab_calibration *c, const char *name, size_t offset)
 {
     printf("| %-24s |", name);
     for (size_t i = 0; i < c->n; i++) {
-        const dlab_peak_row *p = c->threads[i].rows;
-        printf(" %11.1f |", (int8 ? p->int8_ps : p->f32_ps) / 1e9);
+        double per_second;
+        memcpy(&per_second, (const char *)c->threads[i].rows + offset, sizeof per_second);
+        printf(" %11.1f |", per_second / 1e9);
     }
     putchar('\n');
 }
@@ -128,8 +129,9 @@ static void print_table(const dlab_calibration *c, const char *path)
     printf("\n| ------------------------ |");
     for (size_t i = 0; i < c->n; i++) printf(" ----------: |");
     putchar('\n');
-    print_operations(c, "FP32, GFLOP/s", false);
-    print_operations(c, "int8, GOP/s", true);
+    print_operations(c, "FP32, GFLOP/s", offsetof(dlab_peak_row, f32_ps));
+    print_operations(c, "bf16, GFLOP/s", offsetof(dlab_peak_row, bf16_ps));
+    print_operations(c, "int8, GOP/s", offsetof(dlab_peak_row, int8_ps));
     print_reads(c);
     printf("\nkept in %s\n", path);
 }

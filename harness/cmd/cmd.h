@@ -9,7 +9,7 @@
 #include "base/status.h"
 
 typedef struct {
-    const volatile sig_atomic_t *interrupted; /* set on SIGINT and SIGTERM */
+    const volatile sig_atomic_t *interrupted; /* set on SIGINT, SIGTERM and SIGHUP */
     const char *exe;                          /* argv[0] of the program */
 } dlab_cmd_ctx;
 

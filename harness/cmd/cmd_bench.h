@@ -67,7 +67,8 @@ typedef struct {
     const dlab_bench_cell *cell;
     const dlab_model_info *model;
     const char *model_path;
-    dlab_plan plan; /* effective where the cell ran, else as asked */
+    uint64_t model_hash; /* of the file, as in records */
+    dlab_plan plan;      /* effective where the cell ran, else as asked */
     dlab_run_status status;
     char reason[DLAB_ERROR_MSG];
     double started_unix;
@@ -131,16 +132,14 @@ typedef struct {
     int lock_fd;
     dlab_config_site site;
     dlab_measure measure;
-    const char *hashed; /* the model that model_hash is of */
-    uint64_t model_hash;
     size_t n_rows;
 } dlab_bench_record;
 
-/* Frames a point for each cell of each model (rows come in this order), and writes the first state. The machine's facts are
+/* Frames a point for each cell of each model (paths and hashes are o->model's; rows come in this order), and writes the first state. The machine's facts are
  * in the record's meta afterwards. */
 dlab_status dlab_bench_record_begin(dlab_bench_record *b, const dlab_bench_opts *o, const char *command,
-                                    char (*paths)[PATH_MAX], const dlab_bench_cell *cells, size_t n_cells,
-                                    dlab_error *err);
+                                    char (*paths)[PATH_MAX], const uint64_t *hashes, const dlab_bench_cell *cells,
+                                    size_t n_cells, dlab_error *err);
 /* Takes the next row's runs and writes the record again. */
 dlab_status dlab_bench_record_row(dlab_bench_record *b, dlab_bench_row *row, dlab_error *err);
 /* All rows are in. Without it the record stays as it is after the last row, incomplete but readable. */

@@ -105,7 +105,7 @@ static void put_setup(json_t *j, const dlab_bench_out *o, const dlab_bench_row *
     put_text(j, "model_type", text);
     put_int(j, "model_size", r->model->weight_bytes);
     put_int(j, "model_n_params", r->model->n_params);
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)r->model->hash);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)r->model_hash);
     put_text(j, "model_hash", text);
     put_size(j, "n_batch", p->batch_token_budget);
     put_size(j, "n_ubatch", p->batch_chunk);

@@ -69,8 +69,12 @@ dlab_status dlab_bench_peer_begin(const dlab_bench_opts *o, const volatile sig_a
     const dlab_bench_cell *c = row->cell;
     if (!row->peer.asked) return DLAB_OK;
     const dlab_peer p = peer_of(o, row, interrupted);
-    row->peer.test = (dlab_peer_test){
-        .n_prompt = c->n_prompt, .n_gen = c->n_gen, .depth = c->depth, .npl = c->npl, .flash = (int)o->peer_flash};
+    row->peer.test = (dlab_peer_test){.n_prompt = c->n_prompt,
+                                      .n_gen = c->n_gen,
+                                      .depth = c->depth,
+                                      .npl = c->npl,
+                                      .n_params = row->model->n_params,
+                                      .flash = (int)o->peer_flash};
     dlab_status st = dlab_peer_test_fit(&p, &row->plan, &row->peer.test, &e);
     if (st != DLAB_OK) {
         row->peer.test.flash = -1;

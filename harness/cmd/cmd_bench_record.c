@@ -13,11 +13,10 @@
 /* ---- the frame -------------------------------------------------------------------------------------------------------- */
 
 static dlab_status add_meta(dlab_bench_record *b, const dlab_bench_opts *o, const char *command,
-                            char (*paths)[PATH_MAX], dlab_error *err)
+                            char (*paths)[PATH_MAX], const uint64_t *hashes, dlab_error *err)
 {
     char text[64];
     struct tm utc;
-    uint64_t hash = 0;
     time_t now = time(NULL);
     dlab_settings *meta = &b->record.meta;
     DLAB_TRY(dlab_probe_environment(meta, err));
@@ -27,8 +26,7 @@ static dlab_status add_meta(dlab_bench_record *b, const dlab_bench_opts *o, cons
         DLAB_TRY(dlab_settings_set(meta, "started", text, err));
     DLAB_TRY(dlab_settings_set(meta, "device", o->plan.device, err));
     if (o->model.n != 1) return DLAB_OK; /* each point says which */
-    DLAB_TRY(dlab_config_model_hash(paths[0], &hash, err));
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hashes[0]);
     DLAB_TRY(dlab_settings_set(meta, "model", paths[0], err));
     return dlab_settings_set(meta, "model_hash", text, err);
 }
@@ -101,13 +99,13 @@ static dlab_status add_peer(dlab_bench_record *b, const dlab_bench_opts *o, char
 }
 
 dlab_status dlab_bench_record_begin(dlab_bench_record *b, const dlab_bench_opts *o, const char *command,
-                                    char (*paths)[PATH_MAX], const dlab_bench_cell *cells, size_t n_cells,
-                                    dlab_error *err)
+                                    char (*paths)[PATH_MAX], const uint64_t *hashes, const dlab_bench_cell *cells,
+                                    size_t n_cells, dlab_error *err)
 {
     *b = (dlab_bench_record){.path = o->record, .lock_fd = -1, .measure = dlab_bench_measure_of(o)};
     dlab_record_init(&b->record);
     if (!b->path) return DLAB_OK;
-    DLAB_TRY(add_meta(b, o, command, paths, err));
+    DLAB_TRY(add_meta(b, o, command, paths, hashes, err));
     DLAB_TRY(dlab_config_site_get("/proc/self/exe", &b->record.meta, &b->site, err));
     DLAB_TRY(frame_points(b, o, paths, cells, n_cells, err));
     DLAB_TRY(add_peer(b, o, paths, err));
@@ -117,22 +115,12 @@ dlab_status dlab_bench_record_begin(dlab_bench_record *b, const dlab_bench_opts 
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------- */
 
-/* Rows come model by model. */
-static dlab_status hash_model(dlab_bench_record *b, const char *path, dlab_error *err)
-{
-    if (b->hashed == path) return DLAB_OK;
-    DLAB_TRY(dlab_config_model_hash(path, &b->model_hash, err));
-    b->hashed = path;
-    return DLAB_OK;
-}
-
 /* The same test asked for twice has the same key but for the copy's number. */
 static dlab_status find_key(dlab_bench_record *b, const dlab_bench_row *row, char key[17], dlab_error *err)
 {
     const dlab_workload w = dlab_bench_workload(row->cell);
-    DLAB_TRY(hash_model(b, row->model_path, err));
     const dlab_config_run run = {
-        .target = "engine", .plan = &row->plan, .workload = &w, .measure = &b->measure, .model_hash = b->model_hash};
+        .target = "engine", .plan = &row->plan, .workload = &w, .measure = &b->measure, .model_hash = row->model_hash};
     for (int copy = 0;; copy++) {
         bool taken = false;
         DLAB_TRY(dlab_config_key(&run, &b->site, copy, key, err));

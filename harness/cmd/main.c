@@ -16,18 +16,22 @@ static void on_interrupt(int sig)
 
 static void on_pipe(int sig) { (void)sig; }
 
-/* A second Ctrl-C ends the program at once. A signal that our parent had us ignore (nohup, a background job) stays so. SIGPIPE gets a handler rather than SIG_IGN, which programs that we start would
- * inherit. */
+/* A second Ctrl-C ends the program at once; a terminal that goes may send its SIGHUP twice, and its shell's too. A signal that
+ * our parent had us ignore (nohup, a background job) stays so, but for SIGCHLD: children whose end is ignored leave no exit
+ * code. SIGPIPE gets a handler rather than SIG_IGN, which programs that we start would inherit. */
 static void install_signals(void)
 {
-    struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction act = {.sa_handler = on_interrupt}, usual = {.sa_handler = SIG_DFL};
     sigemptyset(&act.sa_mask);
-    static const int ending[] = {SIGINT, SIGTERM};
+    sigemptyset(&usual.sa_mask);
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
         struct sigaction before;
         bool ignored = sigaction(ending[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+        act.sa_flags = ending[i] == SIGHUP ? 0 : (int)SA_RESETHAND;
         if (!ignored) sigaction(ending[i], &act, NULL);
     }
+    sigaction(SIGCHLD, &usual, NULL);
     struct sigaction pipe_act = {.sa_handler = on_pipe, .sa_flags = SA_RESTART};
     sigemptyset(&pipe_act.sa_mask);
     sigaction(SIGPIPE, &pipe_act, NULL);
@@ -96,7 +100,7 @@ static dlab_status unknown_command(const char *name, dlab_error *err)
         if (!dlab_commands[i]->internal) names[n++] = dlab_commands[i]->name;
     }
     names[n] = NULL;
-    static const char *const planned[] = {"ab",      "gate",  "load",  "serve",  "report",   "compare",
+    static const char *const planned[] = {"ab",      "gate",  "load",  "serve",  "report",  "compare",
                                           "history", "check", "merge", "advise", "validate"};
     for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {
         if (strcmp(name, planned[i]) == 0) {

@@ -97,12 +97,12 @@ static json_t *peer_json(const dlab_record *r, size_t point)
                                                dlab_json_number(p->peer_rate), "ours_ns", dlab_json_number(p->ours_ns),
                                                "peer_ns", dlab_json_number(p->peer_ns)));
     }
-    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "about", settings_json(&r->peer.about),
-                     "status", q->status, "reason", dlab_cmd_text_json(q->reason, strlen(q->reason)), "type_k",
-                     dlab_cmd_text_json(q->type_k, strlen(q->type_k)), "type_v",
-                     dlab_cmd_text_json(q->type_v, strlen(q->type_v)), "flash_attn", flash, "ratio",
-                     dlab_json_number(q->ratio), "low", dlab_json_number(q->low), "high", dlab_json_number(q->high),
-                     "pairs", pairs);
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "about", settings_json(&r->peer.about), "status",
+        dlab_cmd_text_json(q->status, strlen(q->status)), "reason", dlab_cmd_text_json(q->reason, strlen(q->reason)),
+        "type_k", dlab_cmd_text_json(q->type_k, strlen(q->type_k)), "type_v",
+        dlab_cmd_text_json(q->type_v, strlen(q->type_v)), "flash_attn", flash, "ratio", dlab_json_number(q->ratio),
+        "low", dlab_json_number(q->low), "high", dlab_json_number(q->high), "pairs", pairs);
 }
 
 static dlab_status point_json(const dlab_point_result *p, json_t *peer, const figure *f, size_t n, dlab_error *err)

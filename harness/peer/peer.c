@@ -12,8 +12,8 @@
 #include "base/param.h"
 
 const dlab_peer_kind dlab_peer_kinds[] = {
-    {"llama-bench", "llama.cpp's own", false},
-    {"llama-python", "tools/peer/llama_bench.py on llama.cpp's Python binding; knows -npl", true},
+    {"llama-bench", "llama.cpp's own", false, true},
+    {"llama-python", "tools/peer/llama_bench.py on llama.cpp's Python binding; knows -npl", true, false},
 };
 const size_t dlab_n_peer_kinds = sizeof dlab_peer_kinds / sizeof *dlab_peer_kinds;
 
@@ -140,6 +140,7 @@ dlab_status dlab_peer_measure(const dlab_peer *p, const dlab_peer_test *test, dl
     add(&a, "-ctk", test->type_k);
     add(&a, "-ctv", test->type_v);
     if (p->kind->side_by_side) add_int(&a, "-npl", test->npl);
+    if (p->kind->offloads) add_int(&a, "-ngl", 0);
     add_int(&a, "-r", 1);
     add(&a, "-o", "jsonl");
     dlab_status st = dlab_peer_exec(a.argv, p->timeout_ns, p->interrupted, &text, &n, err);

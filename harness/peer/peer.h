@@ -11,6 +11,7 @@
 typedef struct {
     const char *name, *about;
     bool side_by_side; /* knows -npl */
+    bool offloads;     /* has to be told that no layer goes to a GPU */
 } dlab_peer_kind;
 extern const dlab_peer_kind dlab_peer_kinds[];
 extern const size_t dlab_n_peer_kinds;
@@ -25,6 +26,7 @@ typedef struct {
 
 typedef struct {
     int64_t n_prompt, n_gen, depth, npl, n_batch, n_ubatch, threads;
+    int64_t n_params;            /* of our model: the peer's file may be another, its model may not */
     const char *type_k, *type_v; /* the peer's names */
     int flash;                   /* 1: its fused attention */
 } dlab_peer_test;

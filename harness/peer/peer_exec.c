@@ -141,8 +141,11 @@ dlab_status dlab_peer_exec(char *const argv[], int64_t timeout_ns, const volatil
     dlab_status st = start(argv, &p, err);
     if (st == DLAB_OK) st = wait_for(&p, timeout_ns, interrupted, err);
     if (p.pid > 0) kill(-p.pid, SIGKILL); /* its children, too; until it is reaped, the number is its own */
-    while (p.pid > 0 && waitpid(p.pid, &p.status, 0) < 0 && errno == EINTR) {
+    pid_t reaped = p.pid;
+    while (p.pid > 0 && (reaped = waitpid(p.pid, &p.status, 0)) < 0 && errno == EINTR) {
     }
+    if (st == DLAB_OK && reaped < 0)
+        st = DLAB_FAIL(err, DLAB_EIO, "%s: how it ended is not known: %s", p.name, strerror(errno));
     if (st == DLAB_OK) st = check_end(&p, err);
     close_end(&p.out);
     close_end(&p.errors);

@@ -11,7 +11,16 @@
 
 #define NS_MAX 1e17 /* three years */
 
-/* Where a program does not say a thing, it is believed to have done it; the dimensions it must say. */
+/* A program's words for a message or a table: cut at a character's end, without line breaks and the like. */
+static void copy_line(char *buf, size_t size, const char *text)
+{
+    dlab_text_copy(buf, size, text);
+    for (char *c = buf; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' ';
+}
+
+/* What a program does not say it may not have done. Only what older ones do not know, and was not asked for, need not be
+ * there. */
 static dlab_status same_int(const char *name, const json_t *o, const char *key, int64_t asked, bool needed,
                             dlab_error *err)
 {
@@ -27,9 +36,11 @@ static dlab_status same_int(const char *name, const json_t *o, const char *key, 
 
 static dlab_status same_text(const char *name, const json_t *o, const char *key, const char *asked, dlab_error *err)
 {
-    const char *got = json_string_value(json_object_get(o, key));
-    if (!got || strcmp(got, asked) == 0) return DLAB_OK;
-    return DLAB_FAIL(err, DLAB_EFORMAT, "%s: asked for %s %s, it answers %.40s", name, key, asked, got);
+    const char *answer = json_string_value(json_object_get(o, key));
+    char got[48];
+    if (answer && strcmp(answer, asked) == 0) return DLAB_OK;
+    copy_line(got, sizeof got, answer ? answer : "nothing of the kind");
+    return DLAB_FAIL(err, DLAB_EFORMAT, "%s: asked for %s %s, it answers %s", name, key, asked, got);
 }
 
 static dlab_status check_test(const char *name, const json_t *o, const dlab_peer_test *t, dlab_error *err)
@@ -38,10 +49,11 @@ static dlab_status check_test(const char *name, const json_t *o, const dlab_peer
     DLAB_TRY(same_int(name, o, "n_gen", t->n_gen, true, err));
     DLAB_TRY(same_int(name, o, "n_depth", t->depth, t->depth > 0, err));
     DLAB_TRY(same_int(name, o, "npl", t->npl, t->npl > 1, err));
-    DLAB_TRY(same_int(name, o, "n_threads", t->threads, false, err));
-    DLAB_TRY(same_int(name, o, "n_batch", t->n_batch, false, err));
-    DLAB_TRY(same_int(name, o, "n_ubatch", t->n_ubatch, false, err));
-    DLAB_TRY(same_int(name, o, "flash_attn", t->flash, false, err));
+    DLAB_TRY(same_int(name, o, "n_threads", t->threads, true, err));
+    DLAB_TRY(same_int(name, o, "n_batch", t->n_batch, true, err));
+    DLAB_TRY(same_int(name, o, "n_ubatch", t->n_ubatch, true, err));
+    DLAB_TRY(same_int(name, o, "flash_attn", t->flash, true, err));
+    DLAB_TRY(same_int(name, o, "model_n_params", t->n_params, true, err));
     DLAB_TRY(same_text(name, o, "type_k", t->type_k, err));
     return same_text(name, o, "type_v", t->type_v, err);
 }
@@ -68,9 +80,7 @@ static void read_build(const json_t *o, char *buf, size_t size)
         snprintf(counted, sizeof counted, " (%" JSON_INTEGER_FORMAT ")", json_integer_value(number));
     snprintf(text, sizeof text, "%.160s%s%s%.160s", commit ? commit : "unknown build", counted, backend ? ", " : "",
              backend ? backend : "");
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' ';
-    dlab_text_copy(buf, size, text);
+    copy_line(buf, size, text);
 }
 
 static dlab_status read_test(const char *name, const json_t *o, const dlab_peer_test *t, dlab_peer_sample *out,
@@ -101,9 +111,7 @@ dlab_status dlab_peer_read(const char *name, const char *text, size_t n, const d
     }
     if (found) return DLAB_OK;
     char first[64] = "";
-    dlab_text_copy(first, sizeof first, n ? text : "");
-    for (char *c = first; *c; c++)
-        if ((unsigned char)*c < ' ') *c = ' ';
+    copy_line(first, sizeof first, n ? text : "");
     return DLAB_FAIL(err, DLAB_EFORMAT, "%s: printed no line of JSON%s%s%s", name, *first ? ", but \"" : "", first,
                      *first ? "…\"" : "");
 }

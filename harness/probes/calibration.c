@@ -12,8 +12,10 @@
 
 #define LEAST_BYTES ((int64_t)32 << 10)
 #define MOST_BYTES  ((int64_t)256 << 20)
-#define TRY_S       0.035 /* what even the shortest probe takes */
-#define ASK_S       0.25  /* more tries than this allows find nothing better */
+#define LEAST_PART                                                                                                     \
+    ((int64_t)8 << 10) /* of a thread: whole KiB of it are read, and the size should be near what it says */
+#define TRY_S 0.035    /* what even the shortest probe takes */
+#define ASK_S 0.25     /* more tries than this allows find nothing better */
 
 bool dlab_calibration_wanted(void)
 {
@@ -56,7 +58,7 @@ static schedule make_schedule(const dlab_calibration_opts *opts)
     const int64_t most = most_bytes(opts);
     for (int64_t times = 2; times <= 16; times *= times) {
         make_sizes(&s, most, times);
-        s.n_left = opts->n_threads * (s.n_sizes + 2);
+        s.n_left = opts->n_threads * (s.n_sizes + 3);
         if ((double)s.n_left * TRY_S <= opts->seconds) break;
     }
     s.end_ns = dlab_clock_now_ns(s.clock) + (int64_t)(opts->seconds * 1e9);
@@ -77,20 +79,22 @@ static dlab_status ask(schedule *s, dlab_ask a, double *per_second, dlab_error *
 
 static dlab_status measure_threads(schedule *s, int64_t threads, dlab_calibrated *out, dlab_error *err)
 {
-    double f32_ps = NAN, int8_ps = NAN;
-    *out = (dlab_calibrated){.threads = threads, .quick = s->opts->quick, .n = s->n_sizes};
+    double f32_ps = NAN, int8_ps = NAN, bf16_ps = NAN;
+    *out = (dlab_calibrated){.threads = threads, .quick = s->opts->quick};
     DLAB_TRY(ask(s, (dlab_ask){.kind = DLAB_ASK_F32, .threads = threads}, &f32_ps, err));
     DLAB_TRY(ask(s, (dlab_ask){.kind = DLAB_ASK_INT8, .threads = threads}, &int8_ps, err));
+    DLAB_TRY(ask(s, (dlab_ask){.kind = DLAB_ASK_BF16, .threads = threads}, &bf16_ps, err));
     for (size_t i = 0; i < s->n_sizes; i++) {
-        dlab_peak_row *row = &out->rows[i];
-        *row = (dlab_peak_row){.bytes = (double)s->sizes[i], .f32_ps = f32_ps, .int8_ps = int8_ps};
+        if (s->sizes[i] / threads < LEAST_PART && i + 1 < s->n_sizes) {
+            s->n_left--;
+            continue;
+        }
+        dlab_peak_row *row = &out->rows[out->n++];
+        *row = (dlab_peak_row){.bytes = (double)s->sizes[i], .f32_ps = f32_ps, .int8_ps = int8_ps, .bf16_ps = bf16_ps};
         const dlab_ask a = {.kind = DLAB_ASK_READ, .threads = threads, .bytes = s->sizes[i]};
         DLAB_TRY(ask(s, a, &row->read_ps, err));
     }
-    struct tm utc;
-    const time_t now = time(NULL);
-    if (!gmtime_r(&now, &utc) || strftime(out->measured, sizeof out->measured, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
-        *out->measured = 0;
+    out->measured = time(NULL);
     return DLAB_OK;
 }
 
@@ -112,6 +116,7 @@ static dlab_status probe_cpu(void *ctx, const dlab_ask *a, double *per_second, d
     }
     if (a->kind == DLAB_ASK_F32) return dlab_prober_f32(p->prober, a->seconds, per_second, err);
     if (a->kind == DLAB_ASK_INT8) return dlab_prober_int8(p->prober, a->seconds, per_second, err);
+    if (a->kind == DLAB_ASK_BF16) return dlab_prober_bf16(p->prober, a->seconds, per_second, err);
     return dlab_prober_read(p->prober, a->bytes, a->seconds, per_second, err);
 }
 
@@ -153,14 +158,14 @@ static dlab_status measure_quickly(dlab_calibration *c, const dlab_plan *plan, c
     return dlab_calibration_save(c, path, err);
 }
 
-bool dlab_calibration_ensure(const dlab_plan *plan, const volatile sig_atomic_t *interrupted,
+void dlab_calibration_ensure(const dlab_plan *plan, const volatile sig_atomic_t *interrupted,
                              void (*say)(void *ctx, const char *line), void *ctx)
 {
     dlab_calibration c;
     dlab_error e = {0};
     char path[PATH_MAX], line[DLAB_ERROR_MSG + 128];
-    if (!dlab_calibration_wanted() || !on_cpu(plan)) return false;
-    if (dlab_calibration_init(&c, plan->isa, &e) != DLAB_OK) return false;
+    if (!dlab_calibration_wanted() || !on_cpu(plan)) return;
+    if (dlab_calibration_init(&c, plan->isa, &e) != DLAB_OK) return;
     dlab_status st = dlab_calibration_path(&c, path, sizeof path, &e);
     if (st == DLAB_OK && dlab_calibration_load(&c, path, &e) != DLAB_OK) say(ctx, e.msg);
     if (st == DLAB_OK && dlab_calibration_find(&c, plan->threads)) goto done;
@@ -179,21 +184,20 @@ bool dlab_calibration_ensure(const dlab_plan *plan, const volatile sig_atomic_t 
     }
 done:
     dlab_calibration_free(&c);
-    return st == DLAB_OK;
 }
 
-size_t dlab_calibration_rows(const dlab_plan *plan, dlab_peak_row out[DLAB_PEAK_ROWS])
+bool dlab_calibration_kept(const dlab_plan *plan, dlab_calibrated *out)
 {
     dlab_calibration c;
     char path[PATH_MAX];
     const dlab_calibrated *of = NULL;
-    if (!dlab_calibration_wanted() || !on_cpu(plan)) return 0;
-    if (dlab_calibration_init(&c, plan->isa, NULL) != DLAB_OK) return 0;
+    *out = (dlab_calibrated){0};
+    if (!dlab_calibration_wanted() || !on_cpu(plan)) return false;
+    if (dlab_calibration_init(&c, plan->isa, NULL) != DLAB_OK) return false;
     if (dlab_calibration_path(&c, path, sizeof path, NULL) == DLAB_OK &&
         dlab_calibration_load(&c, path, NULL) == DLAB_OK)
         of = dlab_calibration_find(&c, plan->threads);
-    const size_t n = of ? of->n : 0;
-    if (n > 0) memcpy(out, of->rows, n * sizeof *out);
+    if (of) *out = *of;
     dlab_calibration_free(&c);
-    return n;
+    return out->n > 0;
 }

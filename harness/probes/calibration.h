@@ -17,8 +17,8 @@
 /* Of one number of threads. */
 typedef struct {
     int64_t threads;
-    bool quick;        /* measured in passing */
-    char measured[24]; /* "2026-01-31T12:00:00Z" */
+    bool quick;       /* measured in passing */
+    int64_t measured; /* when: unix seconds */
     dlab_peak_row rows[DLAB_PEAK_ROWS];
     size_t n; /* rows */
 } dlab_calibrated;
@@ -46,6 +46,8 @@ dlab_status dlab_calibration_path(const dlab_calibration *c, char *buf, size_t s
 /* Adds what the file has. No file is fine. A file that is not one of ours, whole and of this machine is DLAB_EFORMAT, and
  * leaves c as it was. */
 dlab_status dlab_calibration_load(dlab_calibration *c, const char *path, dlab_error *err);
+/* The same for its content; path: how it is named in errors. */
+dlab_status dlab_calibration_parse(dlab_calibration *c, const char *path, const char *text, size_t n, dlab_error *err);
 dlab_status dlab_calibration_save(const dlab_calibration *c, const char *path, dlab_error *err);
 /* Makes the file's folder, and fails where that takes no file: to be found out before anything is measured. */
 dlab_status dlab_calibration_make_room(const char *path, dlab_error *err);
@@ -53,7 +55,7 @@ json_t *dlab_calibration_json(const dlab_calibration *c); /* NULL when memory is
 
 /* ---- measuring ---- */
 
-typedef enum { DLAB_ASK_F32, DLAB_ASK_INT8, DLAB_ASK_READ } dlab_ask_kind;
+typedef enum { DLAB_ASK_F32, DLAB_ASK_INT8, DLAB_ASK_BF16, DLAB_ASK_READ } dlab_ask_kind;
 typedef struct {
     dlab_ask_kind kind;
     int64_t threads, bytes; /* bytes: of READ */
@@ -73,16 +75,17 @@ typedef struct {
     void *ctx;
 } dlab_calibration_opts;
 
-/* Measures and puts the figures into c. */
+/* Measures and puts the figures into c. Working sets of which a thread's part would be under 8 KiB are left out, but for
+ * the largest. */
 dlab_status dlab_calibration_measure(dlab_calibration *c, const dlab_calibration_opts *opts, dlab_error *err);
 
 /* ---- for runs ---- */
 
 /* Sees to it that there are figures for an effective plan: a quick calibration where none are kept, after a line to `say`
- * that tells. False: there are none, and none were wanted or to be had. */
-bool dlab_calibration_ensure(const dlab_plan *plan, const volatile sig_atomic_t *interrupted,
+ * that tells, where they are wanted. */
+void dlab_calibration_ensure(const dlab_plan *plan, const volatile sig_atomic_t *interrupted,
                              void (*say)(void *ctx, const char *line), void *ctx);
-/* The kept figures for an effective plan; returns how many, 0: there are none, or none are wanted. */
-size_t dlab_calibration_rows(const dlab_plan *plan, dlab_peak_row out[DLAB_PEAK_ROWS]);
+/* The kept figures for an effective plan. False: there are none, or none are wanted; *out is empty then. */
+bool dlab_calibration_kept(const dlab_plan *plan, dlab_calibrated *out);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -14,10 +15,11 @@
 #include "harness/probes/calibration.h"
 #include "harness/probes/probes.h"
 
-#define FILE_VERSION 1
+#define FILE_VERSION 2
 #define FILE_MAX     ((size_t)1 << 20)
 #define RATE_MAX     1e18 /* bytes or operations a second: beyond any machine */
 #define THREADS_MAX  1024
+#define DATE_FORMAT  "%Y-%m-%dT%H:%M:%SZ"
 
 /* ---- whose figures ---- */
 
@@ -106,13 +108,17 @@ dlab_status dlab_calibration_path(const dlab_calibration *c, char *buf, size_t s
 static json_t *calibrated_json(const dlab_calibrated *of)
 {
     json_t *read = json_array();
+    char measured[32] = "";
+    struct tm utc;
+    const time_t t = (time_t)of->measured;
+    if (gmtime_r(&t, &utc)) strftime(measured, sizeof measured, DATE_FORMAT, &utc);
     for (size_t i = 0; i < of->n; i++) {
         json_array_append_new(read,
                               json_pack("{s:f, s:f}", "bytes", of->rows[i].bytes, "bytes_ps", of->rows[i].read_ps));
     }
-    return json_pack("{s:I, s:b, s:s, s:f, s:f, s:o}", "threads", (json_int_t)of->threads, "quick", (int)of->quick,
-                     "measured", of->measured, "f32_flop_ps", of->rows[0].f32_ps, "int8_op_ps", of->rows[0].int8_ps,
-                     "read", read);
+    return json_pack("{s:I, s:b, s:s, s:f, s:f, s:f, s:o}", "threads", (json_int_t)of->threads, "quick", (int)of->quick,
+                     "measured", measured, "f32_flop_ps", of->rows[0].f32_ps, "int8_op_ps", of->rows[0].int8_ps,
+                     "bf16_flop_ps", of->rows[0].bf16_ps, "read", read);
 }
 
 json_t *dlab_calibration_json(const dlab_calibration *c)
@@ -188,14 +194,15 @@ static dlab_status read_rate(const reader *r, const json_t *j, const char *key, 
 static dlab_status read_rows(const reader *r, const json_t *j, dlab_calibrated *out)
 {
     const json_t *read = json_object_get(j, "read");
-    double f32_ps = 0, int8_ps = 0;
+    double f32_ps = 0, int8_ps = 0, bf16_ps = 0;
     DLAB_TRY(read_rate(r, j, "f32_flop_ps", &f32_ps));
     DLAB_TRY(read_rate(r, j, "int8_op_ps", &int8_ps));
+    DLAB_TRY(read_rate(r, j, "bf16_flop_ps", &bf16_ps));
     out->n = json_array_size(read);
     if (out->n < 1 || out->n > DLAB_PEAK_ROWS) return wrong(r, "\"read\" is not a list of 1 to 32 working sets");
     for (size_t i = 0; i < out->n; i++) {
         dlab_peak_row *row = &out->rows[i];
-        *row = (dlab_peak_row){.f32_ps = f32_ps, .int8_ps = int8_ps};
+        *row = (dlab_peak_row){.f32_ps = f32_ps, .int8_ps = int8_ps, .bf16_ps = bf16_ps};
         DLAB_TRY(read_rate(r, json_array_get(read, i), "bytes", &row->bytes));
         DLAB_TRY(read_rate(r, json_array_get(read, i), "bytes_ps", &row->read_ps));
         if (i > 0 && row->bytes <= row[-1].bytes) return wrong(r, "the working sets of \"read\" do not ascend");
@@ -203,17 +210,25 @@ static dlab_status read_rows(const reader *r, const json_t *j, dlab_calibrated *
     return DLAB_OK;
 }
 
+static dlab_status read_date(const reader *r, const json_t *j, int64_t *out)
+{
+    const char *text = json_string_value(json_object_get(j, "measured"));
+    struct tm utc = {0};
+    const char *end = text ? strptime(text, DATE_FORMAT, &utc) : NULL;
+    if (!end || *end) return wrong(r, "\"measured\" is not a date such as 2026-01-31T12:00:00Z");
+    *out = timegm(&utc);
+    return DLAB_OK;
+}
+
 static dlab_status read_calibrated(const reader *r, const json_t *j, dlab_calibrated *out)
 {
     const json_t *threads = json_object_get(j, "threads"), *quick = json_object_get(j, "quick");
-    const char *measured = json_string_value(json_object_get(j, "measured"));
     out->threads = json_integer_value(threads);
     out->quick = json_is_true(quick);
     if (!json_is_integer(threads) || out->threads < 1 || out->threads > THREADS_MAX)
         return wrong(r, "\"threads\" is not a whole number from 1 to 1024");
     if (!json_is_boolean(quick)) return wrong(r, "\"quick\" is not true or false");
-    if (!measured || strlen(measured) >= sizeof out->measured) return wrong(r, "\"measured\" is not a date");
-    snprintf(out->measured, sizeof out->measured, "%s", measured);
+    DLAB_TRY(read_date(r, j, &out->measured));
     return read_rows(r, j, out);
 }
 
@@ -221,7 +236,7 @@ static dlab_status read_all(const reader *r, const json_t *j, dlab_calibration *
 {
     const json_t *peaks = json_object_get(j, "peaks");
     if (json_integer_value(json_object_get(j, "v")) != FILE_VERSION)
-        return wrong(r, "is not a calibration of version 1");
+        return wrong(r, "is not a calibration of version 2");
     DLAB_TRY(read_text(r, j, "fingerprint", c->fingerprint));
     DLAB_TRY(read_text(r, j, "isa", c->isa));
     if (!json_is_array(peaks)) return wrong(r, "\"peaks\" is not a list");
@@ -234,21 +249,27 @@ static dlab_status read_all(const reader *r, const json_t *j, dlab_calibration *
     return DLAB_OK;
 }
 
-dlab_status dlab_calibration_load(dlab_calibration *c, const char *path, dlab_error *err)
+dlab_status dlab_calibration_parse(dlab_calibration *c, const char *path, const char *text, size_t n, dlab_error *err)
 {
     const reader r = {path, err};
-    char *text = NULL;
-    size_t n = 0;
     json_t *j = NULL;
     dlab_calibration found = {.isa = c->isa};
-    if (!dlab_file_exists(path)) return DLAB_OK;
     memcpy(found.fingerprint, c->fingerprint, sizeof found.fingerprint);
-    dlab_status st = dlab_file_read(path, FILE_MAX, &text, &n, err);
-    if (st == DLAB_OK) st = dlab_json_parse(path, text, n, &j, err);
+    dlab_status st = dlab_json_parse(path, text, n, &j, err);
     if (st == DLAB_OK) st = read_all(&r, j, &found);
     for (size_t i = 0; st == DLAB_OK && i < found.n; i++) st = dlab_calibration_put(c, &found.threads[i], err);
     json_decref(j);
-    free(text);
     dlab_calibration_free(&found);
+    return st;
+}
+
+dlab_status dlab_calibration_load(dlab_calibration *c, const char *path, dlab_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    if (!dlab_file_exists(path)) return DLAB_OK;
+    dlab_status st = dlab_file_read(path, FILE_MAX, &text, &n, err);
+    if (st == DLAB_OK) st = dlab_calibration_parse(c, path, text, n, err);
+    free(text);
     return st;
 }

@@ -105,6 +105,7 @@ static dlab_status add_step(driver *d, const dlab_step *s, double t_begin, doubl
                       .kv_bytes = s->kv_bytes,
                       .flops = s->flops,
                       .int8_flops = s->int8_flops,
+                      .bf16_flops = s->bf16_flops,
                       .kv_dense_bytes = s->kv_dense_bytes,
                       .inter_bytes = s->inter_bytes,
                       .kv_reserved = s->kv.reserved_bytes,

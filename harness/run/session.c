@@ -30,8 +30,7 @@ struct dlab_session {
     dlab_requests requests, warmup;
     int32_t *handles; /* [requests.n] of the primed depths; −1: none */
     int32_t eos;
-    dlab_peak_row peaks[DLAB_PEAK_ROWS]; /* [n_peaks] of this machine for the plan, once warmed */
-    size_t n_peaks;
+    dlab_calibrated peaks; /* of this machine for the plan, once warmed; without rows where there are none */
     bool primed, warmed;
 };
 
@@ -146,8 +145,7 @@ static dlab_drive_opts drive_opts(const dlab_session *s)
 /* Other targets than the engine do not compute, so that no peak bounds them. */
 static void find_peaks(dlab_session *s)
 {
-    if (strcmp(s->target->ops->name, "engine") == 0)
-        s->n_peaks = dlab_calibration_rows(s->target->ops->plan(s->target), s->peaks);
+    if (strcmp(s->target->ops->name, "engine") == 0) dlab_calibration_kept(s->target->ops->plan(s->target), &s->peaks);
 }
 
 static dlab_status warm_up(dlab_session *s, int64_t times, dlab_error *err)
@@ -202,6 +200,15 @@ static void keep_memory(const dlab_session *s, const dlab_kv_stats *before, bool
     if (rss_is_ours) out->rss_peak = dlab_probe_rss_peak_bytes();
 }
 
+static dlab_status add_peaks(const dlab_session *s, dlab_run *out, dlab_error *err)
+{
+    if (s->peaks.n == 0) return DLAB_OK;
+    out->peaks_measured = (double)s->peaks.measured;
+    out->peaks_quick = s->peaks.quick;
+    for (size_t i = 0; i < s->peaks.n; i++) DLAB_TRY(dlab_run_add_peak(out, &s->peaks.rows[i], err));
+    return DLAB_OK;
+}
+
 static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
 {
     dlab_drive_opts o = drive_opts(s);
@@ -215,7 +222,7 @@ static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
     out->started_unix = unix_now();
     dlab_status st = dlab_drive(s->target, dlab_clock_real(), &s->requests, s->handles, &o, out, err);
     keep_memory(s, &before, rss_is_ours, out);
-    for (size_t i = 0; st == DLAB_OK && i < s->n_peaks; i++) st = dlab_run_add_peak(out, &s->peaks[i], err);
+    if (st == DLAB_OK) st = add_peaks(s, out, err);
     return st;
 }
 

@@ -73,7 +73,7 @@ DLAB_INLINE vf load_token_n(const attn_list *l, int64_t t, int64_t i, int64_t n,
 DLAB_INLINE void dot_tokens(const attn_query *query, const int rows, const attn_part *p, int64_t t,
                             const dlab_dtype type, vf (*part)[VF / 4], int64_t column)
 {
-    vf sum[DOT_ROWS][4];
+    vf sum[SCORE_QUERIES][4];
     int64_t token[4];
     DLAB_UNROLL
     for (int c = 0; c < 4; c++) token[c] = dlab_min_i64(t + c, p->end - 1);
@@ -116,7 +116,7 @@ DLAB_INLINE void dot_tokens(const attn_query *query, const int rows, const attn_
 DLAB_INLINE void score_tokens(const attn_query *query, const int rows, const attn_part *p, int64_t t,
                               const dlab_dtype type, const score_kind kind)
 {
-    vf part[DOT_ROWS][VF / 4];
+    vf part[SCORE_QUERIES][VF / 4];
     for (int64_t c = 0; c < VF / 4; c++) dot_tokens(query, rows, p, t + 4 * c, type, part, c);
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) {
@@ -137,11 +137,11 @@ DLAB_INLINE void scores_as(const attn_query *query, int64_t n, const attn_part *
     for (int64_t t = p->begin; t < p->end; t += VF) {
         int64_t i = 0;
         for (int64_t c = 0; c < VF && p->fetch; c++) fetch_token(p->l, t + LIST_AHEAD + c);
-        for (; i + DOT_ROWS <= n; i += DOT_ROWS) score_tokens(query + i, DOT_ROWS, p, t, type, kind);
-#if DOT_ROWS >= 4
+        for (; i + SCORE_QUERIES <= n; i += SCORE_QUERIES) score_tokens(query + i, SCORE_QUERIES, p, t, type, kind);
+#if SCORE_QUERIES >= 4
         if (n - i == 3) score_tokens(query + i, 3, p, t, type, kind);
 #endif
-#if DOT_ROWS >= 3
+#if SCORE_QUERIES >= 3
         if (n - i == 2) score_tokens(query + i, 2, p, t, type, kind);
 #endif
         if (n - i == 1) score_tokens(query + i, 1, p, t, type, kind);

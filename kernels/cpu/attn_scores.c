@@ -63,4 +63,5 @@ static void scores_run(const void *args, int phase, int64_t begin, int64_t end, 
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(attn_scores) = {"attn_scores", 1, scores_tasks, scores_run, scores_scratch, false};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(attn_scores) = {"attn_scores",  1,    scores_tasks, scores_run,
+                                                      scores_scratch, false};

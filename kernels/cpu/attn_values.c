@@ -73,4 +73,5 @@ static void values_run(const void *args, int phase, int64_t begin, int64_t end, 
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(attn_values) = {"attn_values", 1, values_tasks, values_run, values_scratch, false};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(attn_values) = {"attn_values",  1,    values_tasks, values_run,
+                                                      values_scratch, false};

@@ -56,17 +56,25 @@ static inline void attn_widen(const attn_wide *w, const attn_list *l, int64_t be
     }
 }
 
+/* The next tokens of p that w shows, as a part of its list; *t: where they begin, moved on. False at the end. */
+static inline bool attn_wide_next(const attn_wide *w, const attn_part *p, dlab_dtype type, int64_t *t, attn_part *out)
+{
+    if (*t >= p->end) return false;
+    *out = *p;
+    out->l = w->list;
+    out->begin = *t;
+    out->end = *t = dlab_min_i64(*t + WIDE_TOKENS, p->end);
+    out->fetch = false;
+    attn_widen(w, p->l, out->begin, out->end, type);
+    return true;
+}
+
 static inline void wide_scores(const attn_wide *w, const attn_query *query, int64_t n, const attn_part *p,
                                dlab_dtype type)
 {
     const bool scaled = type == DLAB_U8 || type == DLAB_E4M3 || type == DLAB_E5M2;
-    attn_part part = *p;
-    part.l = w->list;
-    part.fetch = false;
-    for (int64_t t = p->begin; t < p->end; t += WIDE_TOKENS) {
-        part.begin = t;
-        part.end = dlab_min_i64(t + WIDE_TOKENS, p->end);
-        attn_widen(w, p->l, part.begin, part.end, type);
+    attn_part part;
+    for (int64_t t = p->begin; attn_wide_next(w, p, type, &t, &part);) {
         if (scaled)
             scores_as(query, n, &part, DLAB_F32, SCORE_SCALED);
         else
@@ -76,15 +84,8 @@ static inline void wide_scores(const attn_wide *w, const attn_query *query, int6
 
 static inline void wide_values(const attn_wide *w, const attn_sum *sum, int64_t n, const attn_part *p, dlab_dtype type)
 {
-    attn_part part = *p;
-    part.l = w->list;
-    part.fetch = false;
-    for (int64_t t = p->begin; t < p->end; t += WIDE_TOKENS) {
-        part.begin = t;
-        part.end = dlab_min_i64(t + WIDE_TOKENS, p->end);
-        attn_widen(w, p->l, part.begin, part.end, type);
-        values_as(sum, n, &part, DLAB_F32);
-    }
+    attn_part part;
+    for (int64_t t = p->begin; attn_wide_next(w, p, type, &t, &part);) values_as(sum, n, &part, DLAB_F32);
 }
 
 #endif

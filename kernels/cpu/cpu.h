@@ -1,6 +1,7 @@
 /* The CPU device's kernels. An op is a number of phases; a phase is a number of independent tasks, which threads take
  * in any order; between phases all threads meet. A task's result never depends on who computes it or on what else runs.
- * Each file kernels/cpu/OP.c is compiled once an instruction set; files cpu_*.c once, without special instructions. */
+ * Each file kernels/cpu/OP.c is compiled for each instruction set that does more for it than another; files cpu_*.c once,
+ * without special instructions. */
 #ifndef DLAB_KERNELS_CPU_CPU_H
 #define DLAB_KERNELS_CPU_CPU_H
 

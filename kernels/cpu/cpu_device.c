@@ -20,11 +20,10 @@
 #define MAX_COMMANDS  1024
 #define STAGING_BYTES ((size_t)1 << 20)
 #define SCRATCH_BYTES ((size_t)1 << 20)
-#define CLAIM_SHARE                                                                                                    \
-    2 /* a claim is what is left of a phase, by so many times the threads: few claims, and a short end */
-#define COPY_PIECE ((size_t)1 << 18)
-#define ALIGNMENT  64
-#define MAX_GROUP  6 /* commands of one phase */
+#define CLAIM_SHARE   2 /* a claim is what is left of a phase by so many times the threads: a short end */
+#define COPY_PIECE    ((size_t)1 << 18)
+#define CACHE_LINE    64
+#define MAX_GROUP     6 /* commands of one phase */
 
 typedef struct {
     void *dst;
@@ -38,10 +37,10 @@ typedef enum {
     LINK_ROWS    /* each claim of the one before goes on with it */
 } command_link;
 
+/* What threads claim from is apart from what they only read while the list runs. */
 typedef struct {
-    alignas(
-        ALIGNMENT) _Atomic int64_t next[DLAB_CPU_MAX_PHASES]; /* of each phase the next task that nobody has claimed */
-    alignas(ALIGNMENT) const dlab_cpu_kernel *kernel;         /* from here on only read while the list runs */
+    alignas(CACHE_LINE) _Atomic int64_t next[DLAB_CPU_MAX_PHASES]; /* of each phase the next unclaimed task */
+    alignas(CACHE_LINE) const dlab_cpu_kernel *kernel;
     command_link link;
     union {
         dlab_op_args op;
@@ -177,7 +176,8 @@ static relation relate(const dlab_operand *a, int n_a, const dlab_operand *b, in
             if (((a[i].access | b[j].access) & DLAB_WRITE) == 0) continue;
             const char *other = dlab_host_ptr(b[j].at);
             if (from + a[i].bytes <= other || other + b[j].bytes <= from) continue;
-            if (from != other || a[i].bytes != b[j].bytes) return TANGLED;
+            if (from != other || a[i].bytes != b[j].bytes || ((a[i].access | b[j].access) & DLAB_ANYWHERE))
+                return TANGLED;
             r = SAME_ROWS;
         }
     }
@@ -383,14 +383,24 @@ static dlab_status cpu_copy(dlab_device *dev, dlab_at dst, dlab_at src, size_t b
 
 /* ---- ops ---- */
 
+static dlab_status check_product(const cpu_device *d, const dlab_matmul_args *a, dlab_error *err)
+{
+    if (a->w.layout != dlab_isa_lanes(d->isa))
+        return DLAB_FAIL(err, DLAB_EINTERNAL, "matmul: the cpu device multiplies packed weights only");
+    if (!dlab_act_fits(a->input, a->w.dtype))
+        return DLAB_FAIL(err, DLAB_EINTERNAL, "matmul: inputs of kind %d do not go with weights in %s", (int)a->input,
+                         dlab_dtype_name(a->w.dtype));
+    return DLAB_OK;
+}
+
 static dlab_status cpu_submit(dlab_device *dev, dlab_op op, void *args, dlab_error *err)
 {
     cpu_device *d = self(dev);
+    if ((unsigned)op >= DLAB_OP_N) return DLAB_FAIL(err, DLAB_EINTERNAL, "op %d does not exist", (int)op);
     dlab_operand o[DLAB_MAX_OPERANDS];
     const int n = dlab_op_operands(op, args, o);
     DLAB_TRY(dlab_operands_check(op, o, n, err));
-    if (op == DLAB_OP_matmul && ((const dlab_matmul_args *)args)->w.layout != dlab_isa_lanes(d->isa))
-        return DLAB_FAIL(err, DLAB_EINTERNAL, "matmul: the cpu device multiplies packed weights only");
+    if (op == DLAB_OP_matmul) DLAB_TRY(check_product(d, args, err));
     const dlab_cpu_kernel *kernel = d->kernels[op];
     const size_t need = kernel->scratch_bytes ? kernel->scratch_bytes(args) : 0;
     if (need > d->scratch_bytes) DLAB_TRY(grow_scratch(d, need, err));

@@ -55,6 +55,27 @@ static void pack_tile(const dlab_matrix *m, const uint8_t *from, int64_t n, int6
     }
 }
 
+const void *dlab_pack_row(const dlab_matrix *m, int64_t row, uint8_t *to)
+{
+    const int64_t lanes = m->layout, o = row % lanes, block = dlab_dtype_block_bytes(m->dtype);
+    const int64_t heads = m->dtype == DLAB_Q4_1 ? 2 : 1, groups = (block - 2 * heads) / 4;
+    const uint8_t *p =
+        (const uint8_t *)dlab_host_ptr(m->at) + (size_t)(row / lanes) * dlab_pack_tile_bytes(m->dtype, m->k, lanes);
+    if (dlab_dtype_block(m->dtype) == 1) {
+        const size_t size = dlab_dtype_bytes(m->dtype, 1);
+        for (int64_t k = 0; k < m->k; k++)
+            memcpy(to + (size_t)k * size, p + dlab_pack_offset(m->dtype, k, o, lanes), size);
+        return to;
+    }
+    for (int64_t b = 0; b < m->k / 32; b++, p += dlab_pack_block_bytes(m->dtype, lanes)) {
+        uint8_t *q = to + b * block;
+        for (int64_t h = 0; h < heads; h++) memcpy(q + 2 * h, p + 2 * (h * lanes + o), 2);
+        for (int64_t s = 0; s < groups; s++)
+            memcpy(q + 2 * heads + 4 * s, p + 2 * heads * lanes + 4 * (s * lanes + o), 4);
+    }
+    return to;
+}
+
 static void pack_run(const void *args, int phase, int64_t begin, int64_t end, void *scratch)
 {
     (void)phase, (void)scratch;

@@ -44,6 +44,9 @@ static inline size_t dlab_pack_offset(dlab_dtype t, int64_t k, int64_t output, i
     return size * (size_t)(k * lanes + output);
 }
 
+/* One row of a packed matrix, put together at `to` as the file has it. */
+const void *dlab_pack_row(const dlab_matrix *m, int64_t row, uint8_t *to);
+
 typedef struct {
     dlab_matrix from, to;
 } dlab_pack_args;

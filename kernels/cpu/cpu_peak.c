@@ -1,22 +1,16 @@
 /* A peak is the best of several short tries, so that what disturbs some of them does not lower it. All threads start
- * together, and a try has ended when the last of them is done. */
+ * together. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/int.h"
 #include "kernels/cpu/cpu_peak.h"
 
 #define TRY_NS        20000000 /* a try's least length: long against what starting and meeting costs */
 #define ROUNDS_MAX    ((int64_t)1 << 40)
 #define PART_MULTIPLE ((size_t)1024) /* a thread reads whole pieces of it: more would change what the size says */
-#define CACHE_LINE    64
-
-typedef struct {
-    double work; /* bytes or operations */
-    float sink;
-    char apart[CACHE_LINE - sizeof(double) - sizeof(float)];
-} thread_part;
 
 typedef struct {
     dlab_team *team;
@@ -26,8 +20,7 @@ typedef struct {
     size_t part_bytes; /* of a thread */
     int64_t rounds;
     bool ahead;
-    int64_t begin_ns, end_ns; /* by thread 0 */
-    thread_part *parts;       /* [n_threads] */
+    dlab_cpu_peak_part *parts; /* [n_threads] */
 } trial;
 
 static double thread_work(const trial *t, int thread, float *sink)
@@ -37,20 +30,32 @@ static double thread_work(const trial *t, int thread, float *sink)
         return t->kernels->read(t->memory + (size_t)thread * t->part_bytes, t->part_bytes, t->rounds, t->ahead, sink);
     case DLAB_PEAK_F32:
         return t->kernels->f32(t->rounds, sink);
-    default:
+    case DLAB_PEAK_INT8:
         return t->kernels->int8(t->rounds, sink);
+    default:
+        return t->kernels->bf16(t->rounds, sink);
     }
 }
 
 static void run_trial(void *ctx, int thread, int n_threads)
 {
     trial *t = ctx;
+    dlab_cpu_peak_part *part = &t->parts[thread];
     (void)n_threads;
     dlab_team_barrier(t->team);
-    if (thread == 0) t->begin_ns = dlab_clock_now_ns(dlab_clock_real());
-    t->parts[thread].work = thread_work(t, thread, &t->parts[thread].sink);
-    dlab_team_barrier(t->team);
-    if (thread == 0) t->end_ns = dlab_clock_now_ns(dlab_clock_real());
+    part->begin_ns = dlab_clock_now_ns(dlab_clock_real());
+    part->work = thread_work(t, thread, &part->sink);
+    part->end_ns = dlab_clock_now_ns(dlab_clock_real());
+}
+
+int64_t dlab_cpu_peak_took(const dlab_cpu_peak_part *parts, int n_threads)
+{
+    int64_t begin = parts[0].begin_ns, end = parts[0].end_ns;
+    for (int i = 1; i < n_threads; i++) {
+        begin = dlab_min_i64(begin, parts[i].begin_ns);
+        end = dlab_max_i64(end, parts[i].end_ns);
+    }
+    return dlab_max_i64(end - begin, 1);
 }
 
 /* Each thread writes what it will read: pages then lie near it, and are not the system's one page of zeros. The bytes make
@@ -70,11 +75,11 @@ static double best_of(trial *t)
     double best = 0;
     for (t->rounds = 1;; t->ahead = !t->ahead) {
         dlab_team_run(t->team, run_trial, t);
-        const int64_t took = t->end_ns > t->begin_ns ? t->end_ns - t->begin_ns : 1;
+        const int64_t took = dlab_cpu_peak_took(t->parts, dlab_team_size(t->team));
         double work = 0;
         for (int i = 0; i < dlab_team_size(t->team); i++) work += t->parts[i].work;
         best = fmax(best, work / ((double)took * 1e-9));
-        const int64_t left = limit - (t->end_ns - begin);
+        const int64_t left = limit - (dlab_clock_now_ns(dlab_clock_real()) - begin);
         if (took < TRY_NS) {
             if (left <= 0) return best;
             const int64_t times = dlab_ceil_div(TRY_NS, took);
@@ -96,7 +101,7 @@ dlab_status dlab_cpu_peak_run(dlab_team *team, const char *isa, dlab_mem *mem, c
     *per_second = NAN;
     for (size_t i = 0; dlab_isa_list[i]; i++)
         if (strcmp(dlab_isa_list[i], isa) == 0) t.kernels = dlab_cpu_peak_table[i];
-    t.parts = aligned_alloc(CACHE_LINE, n * sizeof *t.parts);
+    t.parts = aligned_alloc(_Alignof(dlab_cpu_peak_part), n * sizeof *t.parts);
     if (!t.parts) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a probe of %zu threads", n);
     if (what->kind == DLAB_PEAK_READ) {
         const size_t pieces = what->bytes / n / PART_MULTIPLE;

@@ -266,4 +266,5 @@ static void kv_write_run(const void *args, int phase, int64_t begin, int64_t end
     }
 }
 
-const dlab_cpu_kernel DLAB_CPU_KERNEL(kv_write) = {"kv_write", 2, kv_write_tasks, kv_write_run, kv_write_scratch, false};
+const dlab_cpu_kernel DLAB_CPU_KERNEL(kv_write) = {"kv_write",       2,    kv_write_tasks, kv_write_run,
+                                                   kv_write_scratch, false};

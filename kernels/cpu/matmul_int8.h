@@ -193,7 +193,7 @@ DLAB_INLINE void q_dot_block(const q_tile *t, const dlab_dtype type, const dlab_
 DLAB_INLINE void q_stream_block(const uint8_t *p, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
                                 const int rows, const tile_out *out)
 {
-    const int64_t bytes = (int64_t)VF * (type == DLAB_Q8_0 ? 34 : type == DLAB_Q4_0 ? 18 : 20);
+    const int64_t bytes = (int64_t)dlab_pack_block_bytes(type, VF);
     vf sum[ROWS_TOGETHER];
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) sum[r] = vf_set1(0);

@@ -1,5 +1,5 @@
-/* What one thread can do at most: loops that do nothing but read, multiply and add, or multiply int8 and add, with the
- * instructions that the products of this instruction set are made of. */
+/* What one thread can do at most: loops that do nothing but read, multiply and add, or multiply int8 or bf16 and add, with
+ * the instructions that the products of this instruction set are made of. */
 #include "kernels/cpu/cpu_peak.h"
 #include "kernels/cpu/simd.h"
 
@@ -71,6 +71,32 @@ static double peak_f32(int64_t rounds, float *sink)
     return (double)rounds * FMA_STEPS * CHAINS * VF * 2;
 }
 
+/* ---- bf16 ---- */
+
+#ifdef DLAB_BF16_PAIRS
+/* Each step adds 0.75 to every output, exactly as long as anybody looks at it. */
+static double peak_bf16(int64_t rounds, float *sink)
+{
+    uint16_t weights[2 * VF], inputs[2] = {0x3f80, 0x3f80}; /* 1, 1 */
+    const uint16_t *w = weights, *x = inputs;
+    vf sum[CHAINS];
+    for (int i = 0; i < 2 * VF; i++) weights[i] = i % 2 ? 0x3f00 : 0x3e80; /* 0.5, 0.25 */
+    FORGET(w);
+    FORGET(x);
+    const vi pairs = vi_load((const uint8_t *)w);
+    DLAB_UNROLL
+    for (int i = 0; i < CHAINS; i++) sum[i] = vf_set1((float)i);
+    for (int64_t r = 0; r < rounds * FMA_STEPS; r++) {
+        DLAB_UNROLL
+        for (int i = 0; i < CHAINS; i++) sum[i] = vf_dot_bf16(sum[i], pairs, x);
+    }
+    *sink = sum_all(sum);
+    return (double)rounds * FMA_STEPS * CHAINS * (2 * VF) * 2;
+}
+#else
+#define peak_bf16 peak_f32 /* what the products do with bf16 here: they widen it */
+#endif
+
 /* ---- int8 ---- */
 
 /* Two registers of weights meet five of activations, so that no product is made twice. */
@@ -110,4 +136,4 @@ static double peak_int8(int64_t rounds, float *sink)
     return (double)rounds * DOT_STEPS * CHAINS * (4 * VF) * 2;
 }
 
-const dlab_cpu_peaks DLAB_CPU_KERNEL(peak) = {peak_read, peak_f32, peak_int8};
+const dlab_cpu_peaks DLAB_CPU_KERNEL(peak) = {peak_read, peak_f32, peak_int8, peak_bf16};

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 
 #define VF            8
-#define DOT_ROWS      3 /* rows that a product takes together: 3 × 4 sums in registers, of 16 */
+#define SCORE_QUERIES 3 /* queries whose scores are made together: 3 × 4 sums in registers, of 16 */
 #define VALUE_QUERIES 2
 typedef __m256 vf;
 typedef __m256i vi;

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 
 #define VF            16
-#define DOT_ROWS      4 /* rows that a product takes together: 4 × 4 sums in registers, of 32 */
+#define SCORE_QUERIES 4 /* queries whose scores are made together: 4 × 4 sums in registers, of 32 */
 #define VALUE_QUERIES 4
 typedef __m512 vf;
 typedef __m512i vi;

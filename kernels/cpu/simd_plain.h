@@ -3,7 +3,7 @@
 #define DLAB_KERNELS_CPU_SIMD_PLAIN_H
 
 #define VF            4
-#define DOT_ROWS      2
+#define SCORE_QUERIES 2
 #define VALUE_QUERIES 2
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));

@@ -1,6 +1,6 @@
 /* How near a run came to what the machine does at most. The peaks are the run's own: those of its threads and its
  * instruction set. A step could not be faster than its bytes at the bandwidth of a working set of that size, nor than its
- * operations at their peaks, int8 and f32 one after the other; the longer of both is what it is allowed. */
+ * operations at their peaks, those of int8, bf16 and f32 one after the other; the longer of both is what it is allowed. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -29,9 +29,11 @@ typedef struct {
 /* Without a peak, or without what a step declares, a sum is NaN, and so is all that is made of it. */
 static void add_step(const dlab_run *r, const dlab_ev_step *s, peak_sum *sum)
 {
-    const double f32_ps = r->n_peaks ? r->peaks[0].f32_ps : NAN, int8_ps = r->n_peaks ? r->peaks[0].int8_ps : NAN;
+    static const dlab_peak_row unknown = {NAN, NAN, NAN, NAN, NAN};
+    const dlab_peak_row *p = r->n_peaks ? &r->peaks[0] : &unknown;
     const double bytes = s->bytes / bandwidth_at(r, s->bytes);
-    const double operations = s->int8_flops / int8_ps + (s->flops - s->int8_flops) / f32_ps;
+    const double others = s->flops - s->int8_flops - s->bf16_flops;
+    const double operations = s->int8_flops / p->int8_ps + s->bf16_flops / p->bf16_ps + others / p->f32_ps;
     sum->steps++;
     sum->took += dlab_event_step_seconds(s);
     sum->bytes += bytes;

@@ -30,15 +30,19 @@ while [ $# -gt 0 ]; do
     -n) g=$2 ;;
     -pg) p=${2%,*} g=${2#*,} ;;
     -d) d=$2 ;;
+    -b) b=$2 ;;
+    -ub) ub=$2 ;;
+    -t) t=$2 ;;
     -fa) fa=$2 ;;
     -npl) npl=$2 ;;
     -ctk) k=$2 ;;
+    -ctv) v=$2 ;;
     esac
     shift 2
 done
 ns=${n}000000
 echo "a word before" >&2
-echo '{"build_commit":"0c1e570","build_number":6123,"backends":"CPU","n_prompt":'"$p"',"n_gen":'"$g"',"n_depth":'"$d"',"npl":'"$npl"',"flash_attn":'"$fa"',"type_k":"'"$k"'","samples_ns":['"$ns"']}'
+echo '{"build_commit":"0c1e570","build_number":6123,"backends":"CPU","n_prompt":'"$p"',"n_gen":'"$g"',"n_depth":'"$d"',"npl":'"$npl"',"n_batch":'"$b"',"n_ubatch":'"$ub"',"n_threads":'"$t"',"flash_attn":'"$fa"',"type_k":"'"$k"'","type_v":"'"$v"'","model_n_params":'"$PEER_PARAMS"',"samples_ns":['"$ns"']}'
 SH
 chmod +x "$scratch/llama-bench"
 echo "not read by the script" >"$scratch/best.gguf"
@@ -54,13 +58,17 @@ bench() {
 # field NAME: of the one row of jsonl.
 field() { sed -nE 's/.*"'"$1"'":("[^"]*"|\[[^]]*\]|[^],}]*).*/\1/p' "$scratch/out"; }
 
+bench -p 8 -n 0 -r 1 -o jsonl
+PEER_PARAMS=$(field model_n_params)
+export PEER_PARAMS
+
 # ours, peer, peer, ours, …, at least 6 pairs, one process a run, our warm-up before the first alone
 bench -p 8 -n 0 -t 1 --peer-fa 1 "${peer[@]}" --progress -o jsonl
 is "exit code" "$code" 0
 turns=$(sed -nE 's/^dlab bench: pp8: (run|llama-bench: run|warmup).*/\1/p' "$scratch/err" | sed -e 's/llama-bench: run/P/' -e 's/run/O/' -e 's/warmup/w/' | tr -d '\n')
 is "turns" "$turns" "OwPPOOPPOOPPO"
 is "processes" "$(wc -l <"$scratch/asked")" 6
-is "what each is asked" "$(sort -u "$scratch/asked")" "-m $scratch/best.gguf -p 8 -n 0 -d 0 -b 2048 -ub 512 -t 1 -fa 1 -ctk f16 -ctv f16 -r 1 -o jsonl"
+is "what each is asked" "$(sort -u "$scratch/asked")" "-m $scratch/best.gguf -p 8 -n 0 -d 0 -b 2048 -ub 512 -t 1 -fa 1 -ctk f16 -ctv f16 -ngl 0 -r 1 -o jsonl"
 is "pairs" "$(field ratio_pairs)" 6
 is "its times" "$(field peer_samples_ns | sed 's/\.0*//g')" "[1000000,2000000,3000000,4000000,5000000,6000000]"
 is "its build" "$(field peer_build)" '"0c1e570 (6123), CPU"'
@@ -122,10 +130,10 @@ is "no file" "$code $(field peer_status)" '0 "skipped"'
 bench -p 100000 -n 0 -r 2 "${peer[@]}" -o jsonl
 is "ours cannot" "$code $(field status) $(field peer_status) $(field peer_reason)" '0 "skipped" "skipped" "ours is skipped"'
 
-# misbehaves STATUS PATTERN SCRIPT: the peer's part is missing with its reason, ours is measured, exit code 1
+# misbehaves STATUS PATTERN SCRIPT [TIMEOUT_S]: the peer's part is missing with its reason, ours is measured, exit code 1
 misbehaves() {
     echo "$3" >"$scratch/do"
-    bench -p 8 -n 0 -r 4 --peer-fa 1 --peer-timeout 1 "${peer[@]}" -o jsonl
+    bench -p 8 -n 0 -r 4 --peer-fa 1 --peer-timeout "${4:-60}" "${peer[@]}" -o jsonl
     rm "$scratch/do"
     is "$3" "$code $(field status) $(field peer_status) $(field ratio)" "1 \"ok\" \"$1\" null"
     field peer_reason | grep -q -- "$2" || fail "$3: reason $(field peer_reason)"
@@ -135,12 +143,30 @@ misbehaves failed 'exit code 3; it said: cannot load' 'echo "cannot load" >&2; e
 misbehaves failed 'killed by signal 9' 'kill -KILL $$'
 misbehaves failed 'printed no line of JSON' 'echo garbage; exit 0'
 misbehaves failed 'not valid JSON' 'echo "{]"; exit 0'
-misbehaves failed 'asked for n_prompt 8, it answers 512' 'set -- -p 512 -n 0 -d 0 -fa 1 -ctk f16'
-misbehaves hung 'did not end within 1 s: killed' 'sleep 1000'
+misbehaves failed 'asked for n_prompt 8, it answers 512' 'set -- -p 512 -n 0 -d 0 -b 2048 -ub 512 -t 1 -fa 1 -ctk f16 -ctv f16'
+misbehaves failed "asked for model_n_params $PEER_PARAMS, it answers 7" 'PEER_PARAMS=7'
+misbehaves hung 'did not end within 1 s: killed' 'sleep 1000' 1
 misbehaves failed 'printed over' 'head -c 3000000 /dev/zero; exit 0'
 # shellcheck disable=SC2016 # for the script
 misbehaves failed 'exit code 7' '[ "$n" -lt 3 ] || exit 7'
 is "the runs before it failed" "$(field peer_samples_ns | sed 's/\.0*//g')" "[1000000,2000000]"
+
+# a parent that has children's ends ignored: a peer's failure is still seen
+echo 'echo "cannot load" >&2; exit 3' >"$scratch/do"
+env --ignore-signal=CHLD "$DLAB" bench -m synthetic:tiny -p 8 -n 0 -r 1 --peer-fa 1 "${peer[@]}" -o jsonl >"$scratch/out" 2>"$scratch/err"
+is "SIGCHLD ignored" "$? $(field peer_status)" '1 "failed"'
+# the terminal goes: the peer goes with us
+# shellcheck disable=SC2016 # for the script
+echo 'echo $$ >"$PEER_SCRATCH/pid.new"; mv "$PEER_SCRATCH/pid.new" "$PEER_SCRATCH/pid"; exec sleep 1000' >"$scratch/do"
+env --default-signal=HUP "$DLAB" bench -m synthetic:tiny -p 8 -n 0 -r 1 --peer-fa 1 "${peer[@]}" >"$scratch/out" 2>"$scratch/err" &
+ours=$!
+until [ -e "$scratch/pid" ] || ! kill -0 "$ours"; do sleep 0.05; done
+kill -HUP "$ours"
+code=0
+wait "$ours" || code=$?
+is "SIGHUP" "$code" 130
+kill -0 "$(cat "$scratch/pid")" 2>/dev/null && fail "the peer outlives us"
+rm "$scratch/do"
 
 # refused PATTERN ARG...: exit 2, one line, nothing printed
 refused() {
@@ -180,8 +206,8 @@ refused "is there already and is no record" --record "$scratch/best.gguf" --forc
 bench -p 8 -n 0 -r 1 --record "$record" --force
 "$DLAB" show "$record" 2>/dev/null | grep -q peer && fail "a record without a peer speaks of one"
 if [ -n "${DLAB_PYTHON:-}" ] && "$DLAB_PYTHON" -c 'import h5py' 2>/dev/null; then
-    bench -p 8 -n 0 -npl 1,2 -r 2 --peer-fa 1 "${peer[@]}" --record "$record" --force
-    "$DLAB_PYTHON" - "$record" >"$scratch/out" 2>"$scratch/err" <<'PY' || fail "h5py"
+    bench -p 8 -n 0 -npl 1,2 -r 2 --peer-fa 1 "${peer[@]}" --record "$record" --force -o jsonl
+    "$DLAB_PYTHON" - "$record" "$(field model_hash | head -1)" >"$scratch/out" 2>"$scratch/err" <<'PY' || fail "h5py"
 import sys
 import h5py
 
@@ -192,6 +218,7 @@ with h5py.File(sys.argv[1], "r") as f:
     assert f["peer"].attrs["kind"] == b"llama-bench" and f["peer"].attrs["build"] == b"0c1e570 (6123), CPU"
     assert f["peer"].attrs["peer_ns.unit"] == b"ns" and f["peer_points"].attrs["ratio.unit"] == b"1"
     assert points["status"].tolist() == [b"ok", b"skipped"] and points["point"].tolist() == [0, 1]
+    assert f["environment"].attrs["model_hash"].decode() == sys.argv[2].strip('"'), "one hash for one model"
     run = f["runs/0001"]
     assert run.attrs["point"] == 0 and run.attrs["repeat"] == 1 and len(run["tokens"]) == 1
     assert run["tokens"]["t"][0] == pairs["ours_ns"][1], "the pair is the run's own time"

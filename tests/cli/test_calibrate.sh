@@ -19,13 +19,16 @@ is() {
 field() {
     awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } END { print $at[name] }' "$scratch/out"
 }
+# is_share WHOSE NAME: the metric is there; a roofline is at most 1, however busy the machine was when it was calibrated.
+is_share() {
+    local most=1e6
+    [[ $2 != roofline* ]] || most=1
+    awk -v v="$(field "$2")" -v most="$most" 'BEGIN { exit !(v > 0 && v <= most) }' || fail "$1's $2: \"$(field "$2")\""
+}
 
 # ---- the command
-begin=$SECONDS
 "$DLAB" calibrate -t 1,2,1 --isa plain >"$scratch/out" 2>"$scratch/err" || fail "calibrate"
-# The limit is a promise of the command, however busy the machine is.
-[ $((SECONDS - begin)) -le 20 ] || fail "took $((SECONDS - begin)) s"
-is "rows: two peaks and 14 working sets" "$(grep -cE '^\| (FP32|int8|read)' "$scratch/out")" 16
+is "rows: three peaks and 14 working sets" "$(grep -cE '^\| (FP32|bf16|int8|read)' "$scratch/out")" 17
 grep -qE "^\\| at most +\\| +1 thread +\\| +2 threads +\\|\$" "$scratch/out" || fail "no column for each number of threads"
 grep -qE '^\| read 256.0 MiB, GB/s +\| +[0-9.]+ \| +[0-9.]+ \|$' "$scratch/out" || fail "no figure for each number of threads"
 is "one file is kept" "$(find "$kept" -type f | wc -l)" 1
@@ -41,9 +44,7 @@ is "what is kept stays" "$(cat "$file")" "$before"
 # ---- runs: what is kept is used, and nothing is said
 "$DLAB" bench -m synthetic:tiny -p 8 -n 4 -r 1 -t 2 --isa plain -o csv >"$scratch/out" 2>"$scratch/err" || fail "bench"
 [ ! -s "$scratch/err" ] || fail "something is said although figures are kept"
-for name in roofline mbu mfu; do
-    awk -v v="$(field "$name")" 'BEGIN { exit !(v > 0 && v < 1e6) }' || fail "bench has no $name: $(field "$name")"
-done
+for name in roofline mbu mfu; do is_share "bench" "$name"; done
 "$DLAB" bench -m synthetic:tiny -p 8 -n 4 -r 1 -t 2 --isa plain >"$scratch/out" 2>/dev/null || fail "bench md"
 for column in "roofline %" "mbu %"; do
     head -1 "$scratch/out" | grep -qE "\| *$column \|" || fail "the table lacks $column"
@@ -59,14 +60,12 @@ YAML
 "$DLAB" run "$scratch/small.yaml" -m synthetic:tiny -o "$scratch/r.h5" --format csv >"$scratch/out" 2>"$scratch/err" || fail "run"
 grep -q "does at most" "$scratch/err" && fail "run measures what is kept"
 "$DLAB" export "$scratch/r.h5" >"$scratch/out" || fail "export"
-for name in roofline mbu mfu roofline_prefill; do
-    awk -v v="$(field "$name")" 'BEGIN { exit !(v > 0 && v < 1e6) }' || fail "run has no $name: $(field "$name")"
-done
+for name in roofline mbu mfu roofline_prefill; do is_share "run" "$name"; done
 "$DLAB" export "$scratch/r.h5" --table peaks >"$scratch/out" || fail "export --table peaks"
 is "each run has the peaks" "$(wc -l <"$scratch/out")" 29
 
 # ---- a damaged file is said, and replaced; other numbers of threads are measured in passing
-echo '{"v": 1' >"$file"
+echo '{"v": 2' >"$file"
 "$DLAB" bench -m synthetic:tiny -p 0 -n 4 -r 1 -t 1 --isa plain -o csv >"$scratch/out" 2>"$scratch/err" || fail "bench, damaged"
 is "lines on standard error" "$(wc -l <"$scratch/err")" 2
 sed -n 1p "$scratch/err" | grep -qF "$file" || fail "the damaged file is not named"

@@ -25,19 +25,13 @@ START_TEST(every_name_opens_twice_the_same)
 {
     int n_names = 0;
     for (; dlab_synthetic_names[n_names]; n_names++) {
-        size_t n = 0, n_again = 0;
         dlab_model *m = open_model(dlab_synthetic_names[n_names]), *again = open_model(dlab_synthetic_names[n_names]);
         const dlab_model_info *info = dlab_model_get_info(m);
-        const void *weights = dlab_model_mapping(m, &n), *weights_again = dlab_model_mapping(again, &n_again);
-        ck_assert_uint_eq(n, n_again);
-        ck_assert_ptr_ne(weights, weights_again);
-        ck_assert_int_eq(memcmp(weights, weights_again, n), 0);
+        ck_assert_uint_eq(m->map_bytes, again->map_bytes);
+        ck_assert_ptr_ne(m->map, again->map);
+        ck_assert_int_eq(memcmp(m->map, again->map, m->map_bytes), 0);
         ck_assert_uint_eq(info->hash, dlab_model_get_info(again)->hash);
         ck_assert(info->synthetic && info->tied_head);
-        uint64_t hash = 0, hash_again = 1;
-        ck_assert_int_eq(dlab_model_verify(m, &hash, NULL), DLAB_OK);
-        ck_assert_int_eq(dlab_model_verify(again, &hash_again, NULL), DLAB_OK);
-        ck_assert_uint_eq(hash, hash_again);
         ck_assert_ptr_null(dlab_model_gguf(m));
         dlab_model_close(again);
         dlab_model_close(m);

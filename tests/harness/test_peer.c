@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness/peer/peer.h"
@@ -24,11 +26,15 @@ static const dlab_peer_test asked = {.n_prompt = 0,
                                      .n_batch = 2048,
                                      .n_ubatch = 512,
                                      .threads = 2,
+                                     .n_params = 1000,
                                      .type_k = "q8_0",
                                      .type_v = "f16",
                                      .flash = 1};
 
-#define DIMS "\"n_prompt\":0,\"n_gen\":32,\"n_depth\":128,\"npl\":4"
+#define SIZES    "\"n_threads\":2,\"n_batch\":2048,\"n_ubatch\":512"
+#define SETTINGS SIZES ",\"flash_attn\":true,\"model_n_params\":1000,\"type_k\":\"q8_0\",\"type_v\":\"f16\""
+#define SHAPE    "\"n_prompt\":0,\"n_gen\":32,\"n_depth\":128,\"npl\":4"
+#define DIMS     SHAPE "," SETTINGS
 
 static dlab_status read_text(const char *text, dlab_peer_sample *out, dlab_error *err)
 {
@@ -42,7 +48,7 @@ START_TEST(an_answer_is_read)
     dlab_error err;
     ck_assert_msg(read_text("loading…\n{" DIMS
                             ",\"samples_ns\":[2000000000],\"build_commit\":\"0c1e570\",\"build_number\":"
-                            "6123,\"backends\":\"CPU\",\"n_threads\":2,\"flash_attn\":true,\"type_k\":\"q8_0\"}\n\n",
+                            "6123,\"backends\":\"CPU\"}\n\n",
                             &s, &err) == DLAB_OK,
                   "%s", err.msg);
     ck_assert_double_eq(s.time_ns, 2e9);
@@ -91,9 +97,19 @@ START_TEST(anything_else_is_refused_in_one_line)
          "asked for n_prompt 0, it answers 512"},
         {"{\"n_prompt\":0,\"n_gen\":32,\"npl\":4,\"samples_ns\":[1e9]}", "asked for n_depth 128"},
         {"{\"n_prompt\":0,\"n_gen\":32,\"n_depth\":128,\"samples_ns\":[1e9]}", "asked for npl 4"},
-        {"{" DIMS ",\"n_threads\":8,\"samples_ns\":[1e9]}", "asked for n_threads 2, it answers 8"},
-        {"{" DIMS ",\"flash_attn\":false,\"samples_ns\":[1e9]}", "asked for flash_attn 1, it answers false"},
-        {"{" DIMS ",\"type_k\":\"f16\",\"samples_ns\":[1e9]}", "asked for type_k q8_0, it answers f16"},
+        {"{" SHAPE ",\"n_threads\":8}", "asked for n_threads 2, it answers 8"},
+        {"{" SHAPE "}", "asked for n_threads 2, it answers nothing of the kind"},
+        {"{" SHAPE ",\"n_threads\":2}", "asked for n_batch 2048, it answers nothing"},
+        {"{" SHAPE ",\"n_threads\":2,\"n_batch\":2048}", "asked for n_ubatch 512, it answers nothing"},
+        {"{" SHAPE "," SIZES "}", "asked for flash_attn 1, it answers nothing of the kind"},
+        {"{" SHAPE "," SIZES ",\"flash_attn\":false}", "asked for flash_attn 1, it answers false"},
+        {"{" SHAPE "," SIZES ",\"flash_attn\":1}", "asked for model_n_params 1000, it answers nothing"},
+        {"{" SHAPE "," SIZES ",\"flash_attn\":1,\"model_n_params\":7}", "asked for model_n_params 1000, it answers 7"},
+        {"{" SHAPE "," SIZES ",\"flash_attn\":1,\"model_n_params\":1000}", "asked for type_k q8_0, it answers nothing"},
+        {"{" SHAPE "," SIZES ",\"flash_attn\":1,\"model_n_params\":1000,\"type_k\":\"a\\nb\"}",
+         "asked for type_k q8_0, it answers a b"},
+        {"{" SHAPE "," SIZES ",\"flash_attn\":1,\"model_n_params\":1000,\"type_k\":\"q8_0\"}",
+         "asked for type_v f16, it answers nothing"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         dlab_peer_sample s;
@@ -165,29 +181,96 @@ START_TEST(a_program_that_cannot_be_run_is_told)
 }
 END_TEST
 
+/* A script that leaves a child behind, of which we become the parent and see the end. %s is a file for its number; it would
+ * end by itself, and not by a signal, well before this test's time is over. */
+#define LEAVES "trap '' TERM; sleep 60 & echo $! >'%s'; %s"
+
+typedef struct {
+    char script[512], file[64];
+} leaver;
+
+static void leaver_make(leaver *l, const char *then)
+{
+    snprintf(l->file, sizeof l->file, "/tmp/dlab-peer-XXXXXX");
+    int fd = mkstemp(l->file);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    snprintf(l->script, sizeof l->script, LEAVES, l->file, then);
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+}
+
+static void leaver_was_killed(leaver *l)
+{
+    char text[32] = "";
+    int status = 0;
+    FILE *f = fopen(l->file, "r");
+    ck_assert(f && fgets(text, sizeof text, f));
+    fclose(f);
+    unlink(l->file);
+    const pid_t pid = (pid_t)strtol(text, NULL, 10);
+    ck_assert_int_gt(pid, 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "the child was not killed: %#x",
+                  (unsigned)status);
+}
+
 /* Also where it has children that hold the pipes open, and takes no notice of a polite request. */
 START_TEST(a_hang_is_killed)
 {
     char *out;
     size_t n;
     dlab_error err;
-    ck_assert_int_eq(shell("trap '' TERM; echo $$ >&2; sleep 1000 & sleep 1000", SECOND / 5, &out, &n, &err),
-                     DLAB_ETIMEOUT);
+    leaver l;
+    leaver_make(&l, "sleep 1000");
+    ck_assert_int_eq(shell(l.script, 2 * SECOND, &out, &n, &err), DLAB_ETIMEOUT);
     ck_assert_ptr_nonnull(strstr(err.msg, "killed"));
-    ck_assert_int_eq(shell("sleep 1000 & echo done", 60 * SECOND, &out, &n, &err), DLAB_OK);
+    leaver_was_killed(&l);
+    leaver_make(&l, "echo done");
+    ck_assert_int_eq(shell(l.script, 60 * SECOND, &out, &n, &err), DLAB_OK);
     ck_assert_str_eq(out, "done\n");
     free(out);
+    leaver_was_killed(&l);
 }
 END_TEST
 
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    interrupted = 1;
+}
+
+/* In the middle of its run: it says itself when it has got so far. */
 START_TEST(an_interruption_ends_it)
 {
     char *out;
     size_t n;
     dlab_error err = {0};
-    volatile sig_atomic_t interrupted = 1;
-    char *argv[] = {(char[]){"/bin/sleep"}, (char[]){"1000"}, NULL};
+    leaver l;
+    struct sigaction act = {.sa_handler = on_signal};
+    sigemptyset(&act.sa_mask);
+    ck_assert_int_eq(sigaction(SIGUSR1, &act, NULL), 0);
+    leaver_make(&l, "kill -USR1 $PPID; sleep 1000");
+    char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, l.script, NULL};
     ck_assert_int_eq(dlab_peer_exec(argv, 60 * SECOND, &interrupted, &out, &n, &err), DLAB_EINTERRUPTED);
+    leaver_was_killed(&l);
+}
+END_TEST
+
+/* A process that inherits an ignored SIGCHLD learns no exit codes: nothing may pass for success then. */
+START_TEST(an_end_that_nobody_saw_is_told)
+{
+    char *out;
+    size_t n;
+    dlab_error err;
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+    sigemptyset(&ignore.sa_mask);
+    ck_assert_int_eq(sigaction(SIGCHLD, &ignore, &before), 0);
+    ck_assert_int_eq(shell("echo done; exit 3", 60 * SECOND, &out, &n, &err), DLAB_EIO);
+    ck_assert_int_eq(sigaction(SIGCHLD, &before, NULL), 0);
+    ck_assert_msg(strstr(err.msg, "how it ended is not known") != NULL, "%s", err.msg);
+    ck_assert_ptr_null(out);
 }
 END_TEST
 
@@ -273,6 +356,7 @@ int main(void)
     tcase_add_test(c, a_program_that_cannot_be_run_is_told);
     tcase_add_test(c, a_hang_is_killed);
     tcase_add_test(c, an_interruption_ends_it);
+    tcase_add_test(c, an_end_that_nobody_saw_is_told);
     tcase_add_test(c, a_peer_is_named_and_there);
     tcase_add_test(c, what_it_cannot_do_has_a_reason);
     suite_add_tcase(s, c);

@@ -163,6 +163,10 @@ START_TEST(ranges_outside_a_buffer_are_refused)
     a.w = (dlab_matrix){.at = b, .dtype = DLAB_F32, .n = 4, .k = 1};
     ck_assert_int_eq(ops->submit(l.dev, DLAB_OP_matmul, &a, &err), DLAB_EINTERNAL);
     ck_assert_ptr_nonnull(strstr(err.msg, "packed"));
+    a.w = column(&l, b, 1);
+    a.input = DLAB_ACT_INT8;
+    ck_assert_int_eq(ops->submit(l.dev, DLAB_OP_matmul, &a, &err), DLAB_EINTERNAL);
+    ck_assert_int_eq(ops->submit(l.dev, DLAB_OP_N, &a, &err), DLAB_EINTERNAL);
     const dlab_matrix stored = {.at = b, .dtype = DLAB_F32, .n = 4, .k = 1};
     ck_assert_int_eq(ops->pack(l.dev, &stored, past, &a.w, &err), DLAB_EINTERNAL);
     lab_close(&l);

@@ -2,7 +2,9 @@
  * the same whatever rows go along, on every instruction set, with outputs that do not fill a tile. llama.cpp#12657, #16479,
  * #19561: repacked weights that are wrong on one instruction set only; −128 among them. */
 #include <stdio.h>
+#include <xxhash.h>
 
+#include "kernels/cpu/cpu_pack.h"
 #include "test_cpu_lab.h"
 
 static const dlab_dtype types[] = {DLAB_Q4_0, DLAB_Q4_1, DLAB_Q8_0, DLAB_F32, DLAB_F16, DLAB_BF16};
@@ -67,8 +69,7 @@ static void compare_rows(bench *b, dlab_act input, const char *what)
     const int kept = b->l.n_bufs;
     float *all = product(b, lab_put(&b->l, x, ROWS * row), ROWS, input);
     for (int32_t n_rows = 1, first = 0; first + n_rows <= ROWS; first += n_rows, n_rows += n_rows / 3 + 1) {
-        float *some =
-            product(b, lab_put(&b->l, (char *)x + (size_t)first * row, (size_t)n_rows * row), n_rows, input);
+        float *some = product(b, lab_put(&b->l, (char *)x + (size_t)first * row, (size_t)n_rows * row), n_rows, input);
         ck_assert_msg(memcmp(some, all + (size_t)first * n, (size_t)n_rows * n * sizeof *all) == 0, "%s, %d rows", what,
                       n_rows);
         free(some);
@@ -150,6 +151,44 @@ START_TEST(instruction_sets_of_one_width_give_the_same_bits)
 }
 END_TEST
 
+static uint64_t packed_hash(const dlab_matrix *m, int32_t lanes)
+{
+    const size_t bytes = dlab_pack_bytes(m, lanes);
+    void *to = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    ck_assert_ptr_nonnull(to);
+    memset(to, 0xff, bytes);
+    const dlab_pack_args args = {*m, dlab_packed_matrix(m, (dlab_at){{to, bytes}, 0}, lanes)};
+    dlab_cpu_pack_kernel.run(&args, 0, 0, dlab_cpu_pack_kernel.tasks(&args, 0), NULL);
+    const uint64_t hash = XXH3_64bits(to, bytes);
+    free(to);
+    return hash;
+}
+
+/* Packed bytes of every element type, by lanes, of matrices that fill no tile. Should this fail, weights are packed in another
+ * way than before: raise DLAB_PACK_LAYOUT, so that files in people's caches are made anew, and put the new hashes here. */
+START_TEST(another_layout_has_another_number)
+{
+    static const struct {
+        int32_t lanes;
+        uint64_t hash;
+    } rows[] = {
+        {4, UINT64_C(0x73aebc9903ca568c)}, {8, UINT64_C(0xdf9fd5cb010d24f0)}, {16, UINT64_C(0x968ca830653c217a)}};
+    enum { N_TYPES = sizeof types / sizeof *types, N = 21, K = 96 };
+    static uint8_t bytes[N * K * sizeof(float)];
+    uint64_t hashes[N_TYPES];
+    dlab_rng r;
+    for (int t = 0; t < N_TYPES; t++) {
+        dlab_rng_seed(&r, (uint64_t)t);
+        for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)dlab_rng_below(&r, 256);
+        const dlab_matrix m = {.at = {{bytes, sizeof bytes}, 0}, .dtype = types[t], .n = N, .k = K};
+        hashes[t] = packed_hash(&m, rows[_i].lanes);
+    }
+    const uint64_t hash = XXH3_64bits(hashes, sizeof hashes);
+    ck_assert_msg(DLAB_PACK_LAYOUT == 1 && hash == rows[_i].hash, "layout %d of %d lanes: 0x%016llx", DLAB_PACK_LAYOUT,
+                  rows[_i].lanes, (unsigned long long)hash);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cpu pack");
@@ -157,6 +196,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, packed_weights_are_the_same_weights);
     tcase_add_test(t, instruction_sets_of_one_width_give_the_same_bits);
+    tcase_add_loop_test(t, another_layout_has_another_number, 0, 3);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -65,11 +65,45 @@ START_TEST(arithmetic_is_done_and_counted)
 }
 END_TEST
 
+/* Where there are products of pairs, each adds 0.75 to every output; elsewhere the peak is that of f32. */
+START_TEST(bf16_is_done_and_counted)
+{
+    for (size_t k = 0; dlab_isa_list[k]; k++) {
+        if (!dlab_isa_supported(dlab_isa_list[k])) continue;
+        const dlab_cpu_peaks *p = dlab_cpu_peak_table[k];
+        float sink = 0, more = 0;
+        const double flops = p->bf16(5, &sink);
+        ck_assert_double_gt(flops, 0);
+        ck_assert_double_eq(p->bf16(10, &more), 2 * flops);
+        if (strcmp(dlab_isa_list[k], "bf16") == 0)
+            ck_assert_double_eq((double)more - sink, flops / 4 * 0.75);
+        else
+            ck_assert(p->bf16 == p->f32);
+    }
+}
+END_TEST
+
+/* A thread that slept before it began, or that ended last, counts with all of its time. */
+START_TEST(a_try_takes_as_long_as_all_threads_together)
+{
+    const dlab_cpu_peak_part parts[] = {{.begin_ns = 500, .end_ns = 510},
+                                        {.begin_ns = 100, .end_ns = 400},
+                                        {.begin_ns = 110, .end_ns = 405},
+                                        {.begin_ns = 130, .end_ns = 900}};
+    ck_assert_int_eq(dlab_cpu_peak_took(parts, 1), 10);
+    ck_assert_int_eq(dlab_cpu_peak_took(parts, 2), 410);
+    ck_assert_int_eq(dlab_cpu_peak_took(parts, 3), 410);
+    ck_assert_int_eq(dlab_cpu_peak_took(parts, 4), 800);
+    ck_assert_int_eq(dlab_cpu_peak_took(&(dlab_cpu_peak_part){.begin_ns = 7, .end_ns = 7}, 1), 1);
+}
+END_TEST
+
 START_TEST(every_isa_has_peaks)
 {
-    static const dlab_peak asks[] = {{DLAB_PEAK_F32, 0, 0},        {DLAB_PEAK_INT8, 0, 0},
-                                     {DLAB_PEAK_READ, 1, 0},       {DLAB_PEAK_READ, 32768, 0},
-                                     {DLAB_PEAK_READ, 3 << 20, 0}, {DLAB_PEAK_READ, 1 << 20, 0.03}};
+    static const dlab_peak asks[] = {{DLAB_PEAK_F32, 0, 0},          {DLAB_PEAK_INT8, 0, 0},
+                                     {DLAB_PEAK_BF16, 0, 0},         {DLAB_PEAK_READ, 1, 0},
+                                     {DLAB_PEAK_READ, 32768, 0},     {DLAB_PEAK_READ, 3 << 20, 0},
+                                     {DLAB_PEAK_READ, 1 << 20, 0.03}};
     for (size_t k = 0; dlab_isa_list[k]; k++) {
         if (!dlab_isa_supported(dlab_isa_list[k])) continue;
         for (int threads = 1; threads <= 3; threads += 2) {
@@ -125,6 +159,8 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, reading_reads_all);
     tcase_add_test(c, arithmetic_is_done_and_counted);
+    tcase_add_test(c, bf16_is_done_and_counted);
+    tcase_add_test(c, a_try_takes_as_long_as_all_threads_together);
     tcase_add_test(c, every_isa_has_peaks);
     tcase_add_test(c, memory_that_is_not_there_is_an_error);
     tcase_add_test(c, other_devices_say_that_they_have_none);

@@ -5,10 +5,28 @@
 enum { ROWS = 6, DIM = 32, BUFFERS = 5, BUFFER_ROWS = 2 * ROWS, PROGRAM = 40, PROGRAMS = 60 };
 
 typedef struct {
+    dlab_desc_head head;
+    dlab_desc_row row[ROWS];
+    dlab_desc_logit logit[ROWS];
+} description;
+
+typedef struct {
     lab l;
-    dlab_at buffer[BUFFERS], norm;
-    dlab_matrix matrix;
+    dlab_at buffer[BUFFERS], norm, desc, quantized[2];
+    dlab_matrix matrix, blocks;
 } machine;
+
+/* Rows in an order that is not theirs. */
+static dlab_at put_description(lab *l)
+{
+    description d = {
+        .head = {.n_rows = ROWS, .row_off = offsetof(description, row), .logit_off = offsetof(description, logit)}};
+    for (int i = 0; i < ROWS; i++) {
+        d.row[i].token = (5 * i + 3) % DIM;
+        d.logit[i].row = (5 * i + 1) % ROWS;
+    }
+    return lab_put(l, &d, sizeof d);
+}
 
 static machine open_machine(int threads)
 {
@@ -17,6 +35,13 @@ static machine open_machine(int threads)
     machine m = {.l = lab_open("cpu", "auto", threads)};
     float *w = random_floats(&r, (size_t)DIM * DIM, 0.1), *norm = random_floats(&r, DIM, 1);
     m.matrix = lab_weights(&m.l, w, DLAB_F32, DIM, DIM);
+    size_t bytes;
+    uint8_t *blocks = random_weights(&r, DLAB_Q8_0, DIM, DIM, &bytes);
+    m.blocks = lab_weights(&m.l, blocks, DLAB_Q8_0, DIM, DIM);
+    free(blocks);
+    m.desc = put_description(&m.l);
+    for (int i = 0; i < 2; i++)
+        m.quantized[i] = lab_put(&m.l, NULL, ROWS * DIM / DLAB_QACT_BLOCK * sizeof(dlab_qact_block));
     m.norm = lab_put(&m.l, norm, DIM * sizeof *norm);
     for (int i = 0; i < BUFFERS; i++) {
         float *x = random_floats(&r, (size_t)BUFFER_ROWS * DIM, 1);
@@ -28,11 +53,12 @@ static machine open_machine(int threads)
     return m;
 }
 
-/* Most often whole rows from a buffer's begin, sometimes shifted. */
+/* A half of a buffer, sometimes shifted. */
 static dlab_at pick(machine *m, dlab_rng *r)
 {
     dlab_at at = m->buffer[dlab_rng_below(r, BUFFERS)];
-    if (dlab_rng_below(r, 4) == 0) at.off = dlab_rng_below(r, ROWS) * DIM * sizeof(float);
+    const uint64_t kind = dlab_rng_below(r, 5);
+    if (kind < 3) at.off = (kind == 0 ? dlab_rng_below(r, ROWS) : ROWS) * DIM * sizeof(float);
     return at;
 }
 
@@ -45,24 +71,42 @@ static bool touches(dlab_at a, dlab_at b)
 
 static void submit_random(machine *m, dlab_rng *r)
 {
-    const dlab_at a = pick(m, r), b = pick(m, r), c = pick(m, r);
-    const bool in_place = a.buf.ptr == b.buf.ptr && a.off == b.off;
-    switch (dlab_rng_below(r, 3)) {
+    const dlab_at a = pick(m, r), b = pick(m, r), c = pick(m, r), q = m->quantized[dlab_rng_below(r, 2)];
+    const bool in_place = a.buf.ptr == b.buf.ptr && a.off == b.off, add = dlab_rng_below(r, 2);
+    dlab_op_args u = {0};
+    switch (dlab_rng_below(r, 7)) {
     case 0:
         if (touches(a, b) && !in_place) return;
-        lab_submit(&m->l, DLAB_OP_rmsnorm,
-                   &(dlab_rmsnorm_args){.x = a, .w = m->norm, .y = b, .n_rows = ROWS, .dim = DIM, .eps = 1});
+        u.rmsnorm = (dlab_rmsnorm_args){.x = a, .w = m->norm, .y = b, .n_rows = ROWS, .dim = DIM, .eps = 1};
+        lab_submit(&m->l, DLAB_OP_rmsnorm, &u);
         break;
     case 1:
         if (touches(a, c) || touches(b, c)) return;
-        lab_submit(&m->l, DLAB_OP_swiglu,
-                   &(dlab_swiglu_args){.gate = a, .up = b, .out = c, .n_rows = ROWS, .dim = DIM});
+        u.swiglu = (dlab_swiglu_args){.gate = a, .up = b, .out = c, .n_rows = ROWS, .dim = DIM};
+        lab_submit(&m->l, DLAB_OP_swiglu, &u);
+        break;
+    case 2:
+        if (a.buf.ptr == b.buf.ptr) return; /* what it reads may be anywhere */
+        u.gather = (dlab_gather_args){.x = a, .out = b, .desc = m->desc, .n_logits = ROWS, .dim = DIM};
+        lab_submit(&m->l, DLAB_OP_gather, &u);
+        break;
+    case 3:
+        u.embed = (dlab_embed_args){.table = m->matrix, .desc = m->desc, .out = a, .n_rows = ROWS};
+        lab_submit(&m->l, DLAB_OP_embed, &u);
+        break;
+    case 4:
+        u.quant_act = (dlab_quant_act_args){.x = a, .y = q, .n_rows = ROWS, .k = DIM, .to = DLAB_ACT_INT8};
+        lab_submit(&m->l, DLAB_OP_quant_act, &u);
+        break;
+    case 5:
+        u.matmul = (dlab_matmul_args){
+            .x = q, .y = a, .w = m->blocks, .n_rows = ROWS, .input = DLAB_ACT_INT8, .accumulate = add};
+        lab_submit(&m->l, DLAB_OP_matmul, &u);
         break;
     default:
         if (touches(a, b)) return;
-        lab_submit(
-            &m->l, DLAB_OP_matmul,
-            &(dlab_matmul_args){.x = a, .y = b, .w = m->matrix, .n_rows = ROWS, .accumulate = dlab_rng_below(r, 2)});
+        u.matmul = (dlab_matmul_args){.x = a, .y = b, .w = m->matrix, .n_rows = ROWS, .accumulate = add};
+        lab_submit(&m->l, DLAB_OP_matmul, &u);
         break;
     }
 }

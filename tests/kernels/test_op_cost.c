@@ -35,10 +35,12 @@ START_TEST(matmul_cost)
     a.input = DLAB_ACT_INT8;
     a.accumulate = true;
     ck_assert_double_eq(cost_of(DLAB_OP_matmul, &a, &d.head).int8_flops, 2 * 3 * 7 * 64);
+    ck_assert_double_eq(cost_of(DLAB_OP_matmul, &a, &d.head).bf16_flops, 0);
     costs(cost_of(DLAB_OP_matmul, &a, &d.head), 3 * 80 + 7 * 40 + 84, 84, 0, 2 * 3 * 7 * 64);
     const dlab_matmul_args b = {.w = {.dtype = DLAB_BF16, .n = 7, .k = 63}, .n_rows = 3, .input = DLAB_ACT_BF16};
     costs(cost_of(DLAB_OP_matmul, &b, &d.head), 3 * 64 * 2 + 7 * 126, 84, 0, 2 * 3 * 7 * 63);
     ck_assert_double_eq(cost_of(DLAB_OP_matmul, &b, &d.head).int8_flops, 0);
+    ck_assert_double_eq(cost_of(DLAB_OP_matmul, &b, &d.head).bf16_flops, 2 * 3 * 7 * 63);
     dlab_op_cost sum = {0}; /* adds */
     dlab_op_add_cost(DLAB_OP_matmul, &a, &d.head, &sum);
     dlab_op_add_cost(DLAB_OP_matmul, &a, &d.head, &sum);

@@ -290,6 +290,27 @@ START_TEST(a_full_cache_is_warned_of)
 }
 END_TEST
 
+/* 30 GB in a step of 1 ms, and a peak of 10 TB/s. */
+START_TEST(peaks_that_are_too_low_are_warned_of)
+{
+    dlab_record r;
+    warnings_of(&r, 10, 0);
+    dlab_run *second = r.points[0].runs[1];
+    for (size_t i = 0; i < second->n_steps; i++) second->steps[i].bytes = 30e9;
+    ck_assert_int_eq(dlab_run_add_peak(second, &(dlab_peak_row){1e6, 30e12, 1e12, 1e12, 1e12}, NULL), DLAB_OK);
+    dlab_point_warn(&r.points[0]);
+    ck_assert_str_eq(r.points[0].warnings, ""); /* as much as the peak */
+    second->peaks[0].read_ps = 10e12;
+    r.points[0].runs[0]->peaks_measured = 1.7e9;
+    r.points[0].runs[0]->peaks_quick = 1;
+    dlab_point_warn(&r.points[0]);
+    ck_assert_ptr_nonnull(strstr(r.points[0].warnings, "mbu is 3, above 1"));
+    ck_assert_ptr_nonnull(strstr(r.points[0].warnings, "on 2023-11-14 22:13 UTC, in passing?"));
+    ck_assert_ptr_nonnull(strstr(r.points[0].warnings, "dlab calibrate --force"));
+    dlab_record_free(&r);
+}
+END_TEST
+
 START_TEST(nan_is_warned_of_after_other_warnings)
 {
     dlab_record r;
@@ -339,6 +360,7 @@ int main(void)
     tcase_add_test(c, directions_are_right);
     tcase_add_test(c, nothing_to_warn_of);
     tcase_add_test(c, a_full_cache_is_warned_of);
+    tcase_add_test(c, peaks_that_are_too_low_are_warned_of);
     tcase_add_test(c, nan_is_warned_of_after_other_warnings);
     tcase_add_test(c, warnings_need_no_events);
     suite_add_tcase(s, c);

@@ -96,6 +96,8 @@ static void fill_record(dlab_record *r)
                                    .growths = 23,
                                    .nonfinite = 24};
     run->quality_bytes = 99;
+    run->peaks_measured = 1.75e9;
+    run->peaks_quick = 1;
     run->quality_first = 256;
     snprintf(run->quality_protocol, sizeof run->quality_protocol, "chunks of 512, second half scored");
     snprintf(run->corpus_hash, sizeof run->corpus_hash, "00ff00ff00ff00ff");
@@ -106,7 +108,7 @@ static void fill_record(dlab_record *r)
     ck_assert_int_eq(dlab_run_add_memory(run, &m, NULL), DLAB_OK);
     ck_assert_int_eq(dlab_run_add_quality(run, &q, NULL), DLAB_OK);
     for (int i = 0; i < 3; i++) {
-        const dlab_peak_row p = {32768 << i, 1e11 / (i + 3), 3.25e11, 7e11};
+        const dlab_peak_row p = {32768 << i, 1e11 / (i + 3), 3.25e11, 7e11, 9e11};
         ck_assert_int_eq(dlab_run_add_peak(run, &p, NULL), DLAB_OK);
     }
     r->points[0].status = DLAB_RUN_TRUNCATED;
@@ -141,6 +143,8 @@ static void same_tables(const dlab_run *a, const dlab_run *b)
     ck_assert_uint_eq(a->n_steps, b->n_steps);
     ck_assert_uint_eq(a->n_memory, b->n_memory);
     ck_assert_uint_eq(a->n_quality, b->n_quality);
+    same_double(a->peaks_measured, b->peaks_measured);
+    ck_assert_int_eq(a->peaks_quick, b->peaks_quick);
     ck_assert_uint_eq(a->n_peaks, b->n_peaks);
     for (size_t i = 0; i < a->n_peaks; i++) ck_assert_mem_eq(&a->peaks[i], &b->peaks[i], sizeof a->peaks[i]);
     for (size_t i = 0; i < a->n_requests; i++) {

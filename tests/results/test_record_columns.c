@@ -73,7 +73,8 @@ static const dlab_h5_column old_request_columns[] = {
 #undef OLD
 
 static const char *const new_attributes[] = {"kv_growths",    "kv_growth_ns",    "kv_evictions",   "kv_copies",
-                                             "kv_hit_tokens", "kv_asked_tokens", "kv_token_bytes", "memory_limit"};
+                                             "kv_hit_tokens", "kv_asked_tokens", "kv_token_bytes", "memory_limit",
+                                             "peaks_quick",   "peaks_measured"};
 
 static void set_schema(const dlab_h5_out *o, int64_t version)
 {
@@ -121,7 +122,7 @@ START_TEST(columns_that_came_later_may_be_missing)
     dlab_run *run = r.points[0].runs[0];
     run->kv_growths = run->kv_evictions = run->kv_hit_tokens = run->memory_limit = 3;
     run->kv_token_bytes = 3;
-    ck_assert_int_eq(dlab_run_add_peak(run, &(dlab_peak_row){1e6, 2e9, 3e9, 4e9}, NULL), DLAB_OK);
+    ck_assert_int_eq(dlab_run_add_peak(run, &(dlab_peak_row){1e6, 2e9, 3e9, 4e9, 5e9}, NULL), DLAB_OK);
     ck_assert_int_eq(dlab_record_write_part(out, &r.meta, run, &err), DLAB_OK);
     dlab_record_part_path(out, run->key, run->repeat, part, sizeof part);
     make_old(part, N_OLD);
@@ -134,7 +135,7 @@ START_TEST(columns_that_came_later_may_be_missing)
         ck_assert_int_eq(back.steps[i].budget, 0);
         ck_assert(isnan(back.steps[i].bytes) && isnan(back.steps[i].kv_bytes) && isnan(back.steps[i].flops));
         ck_assert(isnan(back.steps[i].kv_dense_bytes) && isnan(back.steps[i].inter_bytes));
-        ck_assert(isnan(back.steps[i].int8_flops));
+        ck_assert(isnan(back.steps[i].int8_flops) && isnan(back.steps[i].bf16_flops));
         ck_assert_int_eq(back.steps[i].kv_cached, -1);
         ck_assert_int_eq(back.steps[i].kv_free, -1);
         ck_assert_int_eq(back.steps[i].kv_unusable, -1);
@@ -144,6 +145,7 @@ START_TEST(columns_that_came_later_may_be_missing)
         ck_assert_int_eq(back.steps[i].nonfinite, -1);
     }
     ck_assert_uint_eq(back.n_peaks, 0);
+    ck_assert(isnan(back.peaks_measured) && back.peaks_quick == -1);
     ck_assert_uint_eq(back.n_requests, 1);
     ck_assert_int_eq(back.requests[0].prompt_tokens, 5);
     ck_assert_int_eq(back.requests[0].finish, 1);
@@ -226,6 +228,7 @@ START_TEST(columns_describe_what_is_in_them)
     column_says(steps, "nonfinite", "NaN or infinity");
     column_says(requests, "cached_tokens", "prefix cache");
     column_says(steps, "int8_flops", "int8 with int8");
+    column_says(steps, "bf16_flops", "bf16 with bf16");
     hid_t peaks = H5Dopen2(file, "/runs/0000/peaks", H5P_DEFAULT);
     column_says(peaks, "bytes", "working set");
     column_says(peaks, "read_ps", "with the run's threads");

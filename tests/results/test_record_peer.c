@@ -119,6 +119,25 @@ START_TEST(rows_of_no_point_are_damage)
 }
 END_TEST
 
+/* What a status or a way of attention cannot be. */
+START_TEST(a_point_that_cannot_be_is_damage)
+{
+    for (int which = 0; which < 4; which++) {
+        dlab_record r, back;
+        dlab_error err = {0};
+        fill(&r);
+        if (which < 2)
+            snprintf(r.peer.points[0].status, sizeof r.peer.points[0].status, "%s", which ? "o\xff" : "");
+        else
+            r.peer.points[0].flash = which == 2 ? 2 : -2;
+        ck_assert_int_eq(dlab_record_finish(path, &r, &err), DLAB_OK);
+        ck_assert_int_eq(dlab_record_read(path, &back, &err), DLAB_EFORMAT);
+        ck_assert_msg(strstr(err.msg, which < 2 ? "status" : "attention") != NULL, "%s", err.msg);
+        dlab_record_free(&r);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("record_peer");
@@ -127,6 +146,7 @@ int main(void)
     tcase_add_test(c, what_the_peer_measured_comes_back);
     tcase_add_test(c, without_a_peer_there_is_none);
     tcase_add_test(c, rows_of_no_point_are_damage);
+    tcase_add_test(c, a_point_that_cannot_be_is_damage);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

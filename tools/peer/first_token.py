@@ -3,13 +3,14 @@
 
 Ours is measured from outside, from before the process is made to the first byte that it prints. The peer's time begins when
 its interpreter has imported the library, which favours it: Python's own start is not llama.cpp's. Both load the model from a
-warm file cache, compute the same prompt of 16 tokens and choose the likeliest token. Run it with a Python that has
-llama-cpp-python.
+warm file cache, on so many cores as they have threads, compute the same prompt of 16 tokens and choose the likeliest token.
+Run it with a Python that has llama-cpp-python.
 """
 
 import argparse
 import ctypes
 import math
+import os
 import subprocess
 import sys
 import time
@@ -66,6 +67,23 @@ def run_as_peer(path, threads):
 # ---- the two sides, in ns
 
 
+def turn_on_its_core(cpu):
+    """0 for the first CPU of a core, 1 for its second, …"""
+    try:
+        with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", encoding="ascii") as f:
+            ranges = [[int(n) for n in part.split("-")] for part in f.read().split(",")]
+    except (OSError, ValueError):
+        return 0
+    return sum(n < cpu for r in ranges for n in range(r[0], r[-1] + 1))
+
+
+def stay_on_cores(n):
+    """This process and those it starts on n CPUs, of cores of their own first. -t alone would not do: a program may load its
+    weights with more threads than it computes with."""
+    allowed = sorted(os.sched_getaffinity(0), key=lambda cpu: (turn_on_its_core(cpu), cpu))
+    os.sched_setaffinity(0, allowed[:n])
+
+
 def ours(flags):
     command = [flags.dlab, "generate", "-m", flags.model, "-p", PROMPT, "-n", "1", "--set", f"threads={flags.t}"]
     begin = time.monotonic_ns()
@@ -116,7 +134,7 @@ def student_t(level, df):
 
 def interval(logs, level=0.95):
     n, mean = len(logs), math.fsum(logs) / len(logs)
-    if n < 2:
+    if n < 2 or max(logs) == min(logs):  # too few to tell how far they scatter, as in `dlab bench --peer`
         return math.exp(mean), math.nan, math.nan
     sd = math.sqrt(math.fsum((x - mean) ** 2 for x in logs) / (n - 1))
     half = student_t(level, n - 1) * sd / math.sqrt(n)
@@ -130,6 +148,7 @@ def main():
         return
     if flags.r < 1 or flags.t < 1:
         fail("-r and -t are at least 1")
+    stay_on_cores(flags.t)
     ours(flags), theirs(flags)  # the files into the cache
     logs = []
     for i in range(flags.r):
@@ -141,7 +160,8 @@ def main():
         print(f"pair {i + 1}: ours {a / 1e6:.1f} ms, peer {b / 1e6:.1f} ms", flush=True)
     ratio, low, high = interval(logs)
     print(f"process start to first token, {TOKENS} tokens: {ratio:.3f} times faster than the peer", end=" ")
-    print(f"(95 % interval {low:.3f} – {high:.3f}, {flags.r} pairs)")
+    known = f"95 % interval {low:.3f} – {high:.3f}" if math.isfinite(low) else "no interval"
+    print(f"({known}, {flags.r} pairs)")
 
 
 if __name__ == "__main__":

@@ -110,11 +110,12 @@ class Test:
         if code != 0:
             fail(f"llama_decode: {code}")
 
-    def prefill(self, sequence, begin, n):
-        for at in range(0, n, self.flags.b):
-            places = range(begin + at, begin + min(at + self.flags.b, n))
-            last = begin + n - 1
-            self.decode([(i * 7919 % self.vocab, i, sequence, i == last) for i in places])
+    def prefill(self, begin, n):
+        """n tokens from position `begin` on in each sequence, one sequence after the other, in batches as full as -b allows."""
+        total, last = n * self.flags.npl, begin + n - 1
+        for at in range(0, total, self.flags.b):
+            places = [(begin + k % n, k // n) for k in range(at, min(at + self.flags.b, total))]
+            self.decode([(i * 7919 % self.vocab, i, sequence, i == last) for i, sequence in places])
         lib.llama_synchronize(self.ctx)
 
     def rewind(self):
@@ -123,16 +124,14 @@ class Test:
         if self.filled and all(lib.llama_memory_seq_rm(self.memory, s, f.d, -1) for s in range(f.npl)):
             return
         lib.llama_memory_clear(self.memory, False)
-        for s in range(f.npl):
-            self.prefill(s, 0, f.d)
+        self.prefill(0, f.d)
         self.filled = True
 
     def once(self):
         f = self.flags
         self.rewind()
         begin = time.perf_counter_ns()
-        for s in range(f.npl):
-            self.prefill(s, f.d, self.n_prompt)
+        self.prefill(f.d, self.n_prompt)
         for i in range(f.d + self.n_prompt, f.d + self.n_prompt + self.n_gen):
             self.decode([(i * 31 % self.vocab, i, s, True) for s in range(f.npl)])
             lib.llama_synchronize(self.ctx)
