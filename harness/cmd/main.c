@@ -16,9 +16,9 @@ static void on_interrupt(int sig)
 
 static void on_pipe(int sig) { (void)sig; }
 
-/* A second Ctrl-C ends the program at once; a terminal that goes may send its SIGHUP twice, and its shell's too. A signal that
- * our parent had us ignore (nohup, a background job) stays so, but for SIGCHLD: children whose end is ignored leave no exit
- * code. SIGPIPE gets a handler rather than SIG_IGN, which programs that we start would inherit. */
+/* A second Ctrl-C ends the program at once; SIGHUP does not, since a terminal that goes and its shell each send one. A signal
+ * that our parent had us ignore (nohup, a background job) stays so, but for SIGCHLD: children whose end is ignored leave no
+ * exit code. SIGPIPE gets a handler rather than SIG_IGN, which programs that we start would inherit. */
 static void install_signals(void)
 {
     struct sigaction act = {.sa_handler = on_interrupt}, usual = {.sa_handler = SIG_DFL};

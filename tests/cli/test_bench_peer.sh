@@ -218,7 +218,7 @@ with h5py.File(sys.argv[1], "r") as f:
     assert f["peer"].attrs["kind"] == b"llama-bench" and f["peer"].attrs["build"] == b"0c1e570 (6123), CPU"
     assert f["peer"].attrs["peer_ns.unit"] == b"ns" and f["peer_points"].attrs["ratio.unit"] == b"1"
     assert points["status"].tolist() == [b"ok", b"skipped"] and points["point"].tolist() == [0, 1]
-    assert f["environment"].attrs["model_hash"].decode() == sys.argv[2].strip('"'), "one hash for one model"
+    assert f["meta"].attrs["model_hash"].decode() == sys.argv[2].strip('"'), "one hash for one model"
     run = f["runs/0001"]
     assert run.attrs["point"] == 0 and run.attrs["repeat"] == 1 and len(run["tokens"]) == 1
     assert run["tokens"]["t"][0] == pairs["ours_ns"][1], "the pair is the run's own time"

@@ -169,7 +169,6 @@ START_TEST(a_limit_of_what_is_estimated_is_enough)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         char sets[128];
         size_t estimate[DLAB_POOL_N], all = 0;
-        dlab_error err = {0};
         dlab_mem_stats stats;
         dlab_engine *e = NULL;
         snprintf(sets, sizeof sets, "isa=plain threads=1 device=%s", ways[i]);

@@ -134,7 +134,7 @@ def student_t(level, df):
 
 def interval(logs, level=0.95):
     n, mean = len(logs), math.fsum(logs) / len(logs)
-    if n < 2 or max(logs) == min(logs):  # too few to tell how far they scatter, as in `dlab bench --peer`
+    if n < 2 or max(logs) == min(logs):  # nothing says how far they scatter; `dlab bench --peer` has none either
         return math.exp(mean), math.nan, math.nan
     sd = math.sqrt(math.fsum((x - mean) ** 2 for x in logs) / (n - 1))
     half = student_t(level, n - 1) * sd / math.sqrt(n)
