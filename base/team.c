@@ -33,6 +33,7 @@ struct dlab_team {
     alignas(CACHE_LINE) atomic_int arrived;    /* at the barrier */
     alignas(CACHE_LINE) atomic_uint meeting;   /* number of the barrier, goes up when all have arrived */
     alignas(CACHE_LINE) atomic_int sleepers;
+    atomic_bool stop;
     int n;
     unsigned spins;       /* before a wait gives the core away */
     team_worker *workers; /* n − 1; thread i is workers[i − 1] */
@@ -40,7 +41,6 @@ struct dlab_team {
     void *ctx;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    atomic_bool stop;
 };
 
 static void relax(const dlab_team *t, unsigned spin)

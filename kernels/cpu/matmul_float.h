@@ -132,6 +132,7 @@ static inline void float_tile_dot(const uint8_t *p, dlab_dtype type, int64_t k, 
 }
 
 /* The tile as one of f32. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): written through the sink */
 static inline void float_tile_widen(const uint8_t *p, dlab_dtype type, int64_t k, float *wide)
 {
     const float_sink s = {.wide = wide};

@@ -67,6 +67,7 @@ DLAB_INLINE void packed_nibble_dots(const uint8_t *p, const int8_t *const *x, co
 
 /* Bytes w + 128. Where a product of full bytes does not fit, they are split: low and high halves apart. */
 #ifdef DLAB_VNNI
+/* NOLINTNEXTLINE(readability-non-const-parameter): the other variant writes there */
 DLAB_INLINE void vi_store_bytes(uint8_t *low, uint8_t *high, vi v)
 {
     (void)high;

@@ -169,6 +169,7 @@ START_TEST(a_limit_of_what_is_estimated_is_enough)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         char sets[128];
         size_t estimate[DLAB_POOL_N], all = 0;
+        dlab_error fault = {0};
         dlab_mem_stats stats;
         dlab_engine *e = NULL;
         snprintf(sets, sizeof sets, "isa=plain threads=1 device=%s", ways[i]);
@@ -178,13 +179,13 @@ START_TEST(a_limit_of_what_is_estimated_is_enough)
         const dlab_tensor *t = dlab_model_layer_tensor(m, 0, "ffn_up.weight");
         ck_assert_uint_lt(estimate[DLAB_POOL_KV] + estimate[DLAB_POOL_ACTIVATIONS], t->bytes);
         p.memory_limit_bytes = (int64_t)all;
-        ck_assert_msg(dlab_engine_create(&p, m, &needs, &e, &err) == DLAB_OK, "%s: %s", ways[i], err.msg);
+        ck_assert_msg(dlab_engine_create(&p, m, &needs, &e, &fault) == DLAB_OK, "%s: %s", ways[i], fault.msg);
         dlab_engine_memory(e, &stats);
         ck_assert_uint_eq(stats.used_bytes, all);
         ck_assert_uint_eq(stats.peak_bytes, all);
         dlab_engine_destroy(e);
         p.memory_limit_bytes--;
-        ck_assert_int_eq(dlab_engine_create(&p, m, &needs, &e, &err), DLAB_EOOM);
+        ck_assert_int_eq(dlab_engine_create(&p, m, &needs, &e, &fault), DLAB_EOOM);
     }
     dlab_model_close(m);
 }
