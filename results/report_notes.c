@@ -170,7 +170,8 @@ static void note_progress(const dlab_record *r, dlab_notes *out)
         planned += r->points[i].n_planned > r->points[i].n_runs ? r->points[i].n_planned : r->points[i].n_runs;
     }
     if (!r->complete && made < planned)
-        dlab_note(out, "not complete: %zu of %zu planned runs are in; `dlab run --resume` goes on", made, planned);
+        dlab_note(out, "not complete: %zu of %zu planned runs are in; `dlab run --resume` goes on with an experiment",
+                  made, planned);
 }
 
 void dlab_report_notes(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)

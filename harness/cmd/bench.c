@@ -459,6 +459,8 @@ static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit
     char *command = dlab_cmd_line(argc, argv); /* before argp sorts the words */
     dlab_plan_default(&o.plan);
     dlab_status st = dlab_cmd_parse(&cli, argc, argv, &o, &helped, err);
+    if (st == DLAB_OK && !helped && !o.peer_kind && (o.peer_model || o.peer_flash >= 0))
+        st = DLAB_FAIL(err, DLAB_EUSAGE, "--peer-model and --peer-fa are about a peer: name it with --peer KIND=PATH");
     if (st == DLAB_OK && !helped)
         st = o.overhead ? print_overhead(&o, err) : run_bench(ctx, &o, command, exit_code, err);
     free(command);

@@ -160,7 +160,7 @@ static dlab_status calibrate(const dlab_cmd_ctx *ctx, const calibrate_opts *o, d
         .threads = missing, .n_threads = n, .seconds = DLAB_CALIBRATION_S, .interrupted = ctx->interrupted};
     DLAB_TRY(dlab_calibration_make_room(path, err));
     DLAB_TRY(dlab_calibration_measure(c, &opts, err));
-    return dlab_calibration_save(c, path, err);
+    return dlab_calibration_save_with(c, missing, n, path, err);
 }
 
 static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit_code, dlab_error *err)

@@ -114,7 +114,7 @@ typedef struct {
     int model_width;               /* of the longest model's name and type; md only */
     char (*model_paths)[PATH_MAX]; /* of opts->model, as they were found */
     char peer_build[DLAB_PEER_BUILD];
-    size_t n_rows;
+    size_t n_rows, n_compared; /* n_compared: with a ratio */
 } dlab_bench_out;
 
 /* "NAME TYPE", as the model column has it. */

@@ -360,6 +360,7 @@ static void md_row(dlab_bench_out *o, const dlab_bench_row *r)
     else
         md_number(c[M_PEAK].text, sizeof c[M_PEAK].text, NAN, "%.0f");
     if (r->peer.asked) md_peer(c, &r->peer);
+    o->n_compared += isfinite(r->peer.ratio.ratio);
     if (*r->peer.build) snprintf(o->peer_build, sizeof o->peer_build, "%s", r->peer.build);
     md_line(o->to, c, false);
 }
@@ -375,8 +376,8 @@ static void md_peer_note(const dlab_bench_out *o)
     for (size_t i = 0; i < b->model.n; i++) fprintf(o->to, ", %s", o->model_paths[i]);
     fprintf(o->to, "\npeer: %s %s%s%s, on %s\n", b->peer_kind->name, b->peer_path, *o->peer_build ? ", build " : "",
             o->peer_build, b->peer_model ? b->peer_model : "the same file");
-    fprintf(o->to, "ratio: ours over the peer, geometric mean of %lld pairs run in turns; above 1 ours is faster\n",
-            (long long)b->repeats);
+    if (o->n_compared > 0)
+        fprintf(o->to, "ratio: ours over the peer, geometric mean of the pairs run in turns; above 1 ours is faster\n");
 }
 
 /* ---- csv, sql -------------------------------------------------------------------------------------------------------- */

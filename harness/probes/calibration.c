@@ -155,7 +155,7 @@ static dlab_status measure_quickly(dlab_calibration *c, const dlab_plan *plan, c
                                         .quick = true,
                                         .interrupted = interrupted};
     DLAB_TRY(dlab_calibration_measure(c, &opts, err));
-    return dlab_calibration_save(c, path, err);
+    return dlab_calibration_save_with(c, &plan->threads, 1, path, err);
 }
 
 void dlab_calibration_ensure(const dlab_plan *plan, const volatile sig_atomic_t *interrupted,

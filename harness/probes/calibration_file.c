@@ -160,6 +160,23 @@ dlab_status dlab_calibration_save(const dlab_calibration *c, const char *path, d
     return st;
 }
 
+dlab_status dlab_calibration_save_with(const dlab_calibration *c, const int64_t *threads, size_t n, const char *path,
+                                       dlab_error *err)
+{
+    dlab_calibration now;
+    dlab_error unreadable = {0};
+    DLAB_TRY(dlab_calibration_init(&now, c->isa, err));
+    (void)dlab_calibration_load(&now, path, &unreadable); /* what cannot be read is replaced */
+    dlab_status st = DLAB_OK;
+    for (size_t i = 0; st == DLAB_OK && i < n; i++) {
+        const dlab_calibrated *of = dlab_calibration_find(c, threads[i]);
+        if (of) st = dlab_calibration_put(&now, of, err);
+    }
+    if (st == DLAB_OK) st = dlab_calibration_save(&now, path, err);
+    dlab_calibration_free(&now);
+    return st;
+}
+
 /* ---- reading ---- */
 
 typedef struct {
