@@ -57,7 +57,7 @@ static byte_text bytes_text(size_t bytes)
 dlab_status dlab_mem_charge(dlab_mem *m, dlab_pool pool, size_t bytes, dlab_error *err)
 {
     dlab_mem_stats *s = &m->stats;
-    if (pool == DLAB_POOL_N) return DLAB_OK;
+    if (pool == DLAB_POOL_NONE) return DLAB_OK;
     const size_t cap = s->limit_bytes ? s->limit_bytes : SIZE_MAX, left = cap > s->used_bytes ? cap - s->used_bytes : 0;
     if (bytes > left)
         return DLAB_FAIL(err, DLAB_EOOM, "pool %s: asked %s, %s of %s left", dlab_pool_name(pool),
@@ -73,7 +73,7 @@ dlab_status dlab_mem_charge(dlab_mem *m, dlab_pool pool, size_t bytes, dlab_erro
 
 void dlab_mem_discharge(dlab_mem *m, dlab_pool pool, size_t bytes)
 {
-    if (pool == DLAB_POOL_N) return;
+    if (pool == DLAB_POOL_NONE) return;
     assert(m->stats.pool[pool].used_bytes >= bytes && "more freed than was charged");
     m->stats.pool[pool].used_bytes -= bytes;
     m->stats.used_bytes -= bytes;

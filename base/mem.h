@@ -18,7 +18,8 @@ typedef enum {
 #define DLAB_POOL_ENUM(name, text) DLAB_POOL_##name,
     DLAB_POOL_LIST(DLAB_POOL_ENUM)
 #undef DLAB_POOL_ENUM
-        DLAB_POOL_N
+        DLAB_POOL_N,
+    DLAB_POOL_NONE = DLAB_POOL_N /* not counted: for what goes back to the system at once */
 } dlab_pool;
 
 const char *dlab_pool_name(dlab_pool p);
@@ -42,8 +43,7 @@ void dlab_mem_destroy(dlab_mem *m); /* asserts that nothing is left charged in d
 /* Zeroed, 64-byte aligned (pages of their own when page_align). *out is NULL on failure. */
 dlab_status dlab_mem_alloc(dlab_mem *m, dlab_pool pool, size_t bytes, int page_align, void **out, dlab_error *err);
 void dlab_mem_free(dlab_mem *m, dlab_pool pool, void *ptr, size_t bytes);
-/* Counts memory that somebody else maps (a model file) against a pool and the limit. DLAB_POOL_N: of no pool, not counted;
- * for what goes back to the system at once. */
+/* Counts memory that somebody else maps (a model file) against a pool and the limit; DLAB_POOL_NONE: nothing to do. */
 dlab_status dlab_mem_charge(dlab_mem *m, dlab_pool pool, size_t bytes, dlab_error *err);
 void dlab_mem_discharge(dlab_mem *m, dlab_pool pool, size_t bytes);
 void dlab_mem_get_stats(const dlab_mem *m, dlab_mem_stats *out);

@@ -1,5 +1,6 @@
 #include "base/team.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,11 +15,11 @@
 
 #include "base/cores.h"
 
-#define MAX_THREADS        1024
 #define SPINS_BEFORE_YIELD 400 /* where every thread may have a core: some 10 µs, longer than most waits of a step */
 #define SPINS_WHEN_CROWDED 16
 #define NS_BEFORE_SLEEP    2000000 /* longer than the gap between two steps, shorter than a person notices */
 #define CACHE_LINE         64
+#define ALONE_BELOW        ((size_t)4 << 20) /* bytes */
 
 typedef struct {
     dlab_team *team;
@@ -154,8 +155,8 @@ static void release(dlab_team *t)
 dlab_status dlab_team_create(int n_threads, dlab_team **out, dlab_error *err)
 {
     *out = NULL;
-    if (n_threads < 1 || n_threads > MAX_THREADS)
-        return DLAB_FAIL(err, DLAB_EUSAGE, "%d threads, expected 1 to %d", n_threads, MAX_THREADS);
+    if (n_threads < 1 || n_threads > DLAB_TEAM_MAX)
+        return DLAB_FAIL(err, DLAB_EUSAGE, "%d threads, expected 1 to %d", n_threads, DLAB_TEAM_MAX);
     dlab_team *t = aligned_alloc(CACHE_LINE, sizeof *t);
     if (!t) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a team of %d threads", n_threads);
     memset(t, 0, sizeof *t);
@@ -213,4 +214,34 @@ void dlab_team_barrier(dlab_team *t)
         return;
     }
     for (unsigned spin = 0; atomic_load_explicit(&t->meeting, memory_order_acquire) == meeting; spin++) relax(t, spin);
+}
+
+typedef struct {
+    void (*piece)(void *ctx, size_t i);
+    void *ctx;
+    size_t n;
+    _Atomic size_t next;
+} pieces;
+
+static void take_pieces(void *ctx, int thread, int n_threads)
+{
+    (void)thread, (void)n_threads;
+    pieces *p = ctx;
+    for (;;) {
+        const size_t i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
+        if (i >= p->n) return;
+        p->piece(p->ctx, i);
+    }
+}
+
+dlab_status dlab_team_once(int n_threads, size_t bytes, size_t n, void (*piece)(void *ctx, size_t i), void *ctx,
+                           dlab_error *err)
+{
+    pieces p = {.piece = piece, .ctx = ctx, .n = n};
+    dlab_team *team;
+    DLAB_TRY(dlab_team_create(bytes < ALONE_BELOW ? 1 : n_threads, &team, err));
+    assert(team);
+    dlab_team_run(team, take_pieces, &p);
+    dlab_team_destroy(team);
+    return DLAB_OK;
 }

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/param.h"
 #include "base/status.h"
+#include "kernels/peak.h"
 
 /* ---- plan: one choice an axis -------------------------------------------------------------------------------------- */
 
@@ -221,13 +222,8 @@ typedef struct dlab_prober dlab_prober;
 /* isa "auto" is the best there is. The device and its threads live as long as the prober. */
 dlab_status dlab_prober_create(const char *device, int threads, const char *isa, dlab_prober **out, dlab_error *err);
 void dlab_prober_destroy(dlab_prober *p);
-/* Each is the best of tries that go on for about so many seconds; there is at least one. DLAB_ENOTBUILT: the device has no
- * probes. read: the threads read `bytes` again and again, each its own part. f32, int8: the arithmetic of the products, two
- * operations a multiply-add. */
-dlab_status dlab_prober_read(dlab_prober *p, int64_t bytes, double seconds, double *bytes_ps, dlab_error *err);
-dlab_status dlab_prober_f32(dlab_prober *p, double seconds, double *flop_ps, dlab_error *err);
-dlab_status dlab_prober_int8(dlab_prober *p, double seconds, double *op_ps, dlab_error *err);
-dlab_status dlab_prober_bf16(dlab_prober *p, double seconds, double *flop_ps, dlab_error *err);
+/* Bytes read, or operations (two a multiply-add) in a second: the best of the tries. DLAB_ENOTBUILT: the device has no probes. */
+dlab_status dlab_prober_measure(dlab_prober *p, const dlab_peak *what, double *per_second, dlab_error *err);
 
 /* ---- planner ------------------------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,6 @@
 #define FILE_VERSION 1
 #define DATA_ALIGN   ((size_t)4096)
 #define PIECE        ((size_t)1 << 20) /* of what is hashed or written at once */
-#define ALONE_BELOW  ((size_t)4 << 20) /* bytes for which starting threads costs more than they save */
 #define TEMPORARY    ".tmp."
 #define STALE_AFTER  3600 /* seconds */
 
@@ -57,9 +55,9 @@ dlab_status dlab_pack_entry_pack(dlab_device *dev, const dlab_model *m, const dl
 {
     dlab_matrix in = e->stored;
     /* Charged to no pool: pages of the file, given back here, which a memory limit need not have room for. */
-    DLAB_TRY(dev->ops->import(dev, DLAB_POOL_N, e->t->data, e->t->bytes, &in.at.buf, err));
+    DLAB_TRY(dev->ops->import(dev, DLAB_POOL_NONE, e->t->data, e->t->bytes, &in.at.buf, err));
     const dlab_status st = dev->ops->pack(dev, &in, to, out, err);
-    dev->ops->free(dev, DLAB_POOL_N, in.at.buf);
+    dev->ops->free(dev, DLAB_POOL_NONE, in.at.buf);
     dlab_model_release(m, e->t);
     return st;
 }
@@ -74,35 +72,24 @@ void dlab_pack_file_close(dlab_pack_file *f)
 
 typedef struct {
     const uint8_t *data;
-    size_t bytes, n;
-    uint64_t *hashes; /* [n] */
-    _Atomic size_t next;
+    size_t bytes;
+    uint64_t *hashes; /* of each piece */
 } hashing;
 
-static void hash_pieces(void *ctx, int thread, int n_threads)
+static void hash_piece(void *ctx, size_t i)
 {
-    (void)thread, (void)n_threads;
-    hashing *h = ctx;
-    for (;;) {
-        const size_t i = atomic_fetch_add_explicit(&h->next, 1, memory_order_relaxed);
-        if (i >= h->n) return;
-        const size_t at = i * PIECE, left = h->bytes - at;
-        h->hashes[i] = XXH3_64bits(h->data + at, left < PIECE ? left : PIECE);
-    }
+    const hashing *h = ctx;
+    const size_t at = i * PIECE, left = h->bytes - at;
+    h->hashes[i] = XXH3_64bits(h->data + at, left < PIECE ? left : PIECE);
 }
 
 static dlab_status hash_data(const void *data, size_t bytes, int threads, uint64_t *out, dlab_error *err)
 {
-    hashing h = {.data = data, .bytes = bytes, .n = (bytes + PIECE - 1) / PIECE};
-    dlab_team *team = NULL;
-    dlab_status st = DLAB_OK;
-    h.hashes = malloc(h.n * sizeof *h.hashes);
+    const size_t n = (bytes + PIECE - 1) / PIECE;
+    hashing h = {.data = data, .bytes = bytes, .hashes = malloc(n * sizeof *h.hashes)};
     if (!h.hashes) return DLAB_FAIL(err, DLAB_EOOM, "no memory to hash packed weights");
-    DLAB_TRY_DONE(st, dlab_team_create(bytes < ALONE_BELOW ? 1 : threads, &team, err));
-    dlab_team_run(team, hash_pieces, &h);
-    *out = XXH3_64bits(h.hashes, h.n * sizeof *h.hashes);
-done:
-    dlab_team_destroy(team);
+    const dlab_status st = dlab_team_once(threads, bytes, n, hash_piece, &h, err);
+    if (st == DLAB_OK) *out = XXH3_64bits(h.hashes, n * sizeof *h.hashes);
     free(h.hashes);
     return st;
 }

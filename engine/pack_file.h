@@ -26,8 +26,9 @@ typedef struct {
 } dlab_pack_file;
 
 /* The file of this model, variant of the device and layout; entries [n ≥ 1] in the order of their places. One that is not
- * there, or not whole, or of something else or another user, is made anew: beside it, then renamed, so that any number of processes may do
- * so at once. Its content is read and compared with its hash by so many threads. DLAB_EIO: it has to be made and cannot. */
+ * there, or not whole, or of something else or another user, is made anew: beside it, then renamed, so that any number of
+ * processes may do so at once. Its content is read and compared with its hash by so many threads. DLAB_EIO: it has to be made
+ * and cannot. */
 dlab_status dlab_pack_file_open(dlab_device *dev, int threads, const dlab_model *m, const dlab_pack_entry *entries,
                                 size_t n, dlab_pack_file *out, dlab_error *err);
 void dlab_pack_file_close(dlab_pack_file *f); /* one that was never opened is fine */

@@ -32,26 +32,7 @@ void dlab_prober_destroy(dlab_prober *p)
     free(p);
 }
 
-dlab_status dlab_prober_read(dlab_prober *p, int64_t bytes, double seconds, double *bytes_ps, dlab_error *err)
+dlab_status dlab_prober_measure(dlab_prober *p, const dlab_peak *what, double *per_second, dlab_error *err)
 {
-    const dlab_peak what = {.kind = DLAB_PEAK_READ, .bytes = (size_t)bytes, .seconds = seconds};
-    return dlab_device_peak(p->dev, &what, bytes_ps, err);
-}
-
-dlab_status dlab_prober_f32(dlab_prober *p, double seconds, double *flop_ps, dlab_error *err)
-{
-    const dlab_peak what = {.kind = DLAB_PEAK_F32, .seconds = seconds};
-    return dlab_device_peak(p->dev, &what, flop_ps, err);
-}
-
-dlab_status dlab_prober_int8(dlab_prober *p, double seconds, double *op_ps, dlab_error *err)
-{
-    const dlab_peak what = {.kind = DLAB_PEAK_INT8, .seconds = seconds};
-    return dlab_device_peak(p->dev, &what, op_ps, err);
-}
-
-dlab_status dlab_prober_bf16(dlab_prober *p, double seconds, double *flop_ps, dlab_error *err)
-{
-    const dlab_peak what = {.kind = DLAB_PEAK_BF16, .seconds = seconds};
-    return dlab_device_peak(p->dev, &what, flop_ps, err);
+    return dlab_device_peak(p->dev, what, per_second, err);
 }

@@ -1,10 +1,7 @@
 #include "engine/weights.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/int.h"
 
 typedef struct {
     dlab_device *dev;
@@ -73,26 +70,9 @@ static dlab_status load_layer(loader *l, int i, dlab_layer_weights *w, dlab_erro
     return load_matrix(l, i, "ffn_down.weight", true, &w->down, err);
 }
 
-typedef struct {
-    size_t norms, packed, stored;
-} bytes_of;
-
-/* What each part takes. An embedding table that no product reads is left as stored. */
-static bytes_of weigh(const dlab_device_ops *ops, const dlab_device_opts *opts, const dlab_model *m)
+static size_t norms_bytes(const dlab_model_info *info)
 {
-    const dlab_model_info *info = dlab_model_get_info(m);
-    size_t n = 0;
-    bytes_of b = {.norms = (size_t)(2 * info->n_layers + 1) * (size_t)info->width * sizeof(float)};
-    const dlab_tensor *t = dlab_model_tensors(m, &n);
-    for (size_t i = 0; i < n; i++) {
-        if (t[i].n_dims < 2) continue;
-        const dlab_matrix stored = matrix_of(&t[i]);
-        const bool product = info->tied_head || strcmp(t[i].name, "token_embd.weight") != 0;
-        const size_t packed = product ? ops->packed_bytes(opts, &stored) : 0;
-        b.packed += aligned(packed);
-        if (packed == 0) b.stored += t[i].bytes;
-    }
-    return b;
+    return (size_t)(2 * info->n_layers + 1) * (size_t)info->width * sizeof(float);
 }
 
 static dlab_status list_all(loader *l, dlab_error *err)
@@ -132,8 +112,7 @@ static dlab_status load_all(loader *l, bool in_file, dlab_error *err)
 {
     dlab_weights *w = l->w;
     const dlab_device_ops *ops = l->dev->ops;
-    const size_t norms = weigh(ops, l->opts, l->m).norms;
-    DLAB_TRY(ops->alloc(l->dev, DLAB_POOL_WEIGHTS, norms, &w->norms, err));
+    DLAB_TRY(ops->alloc(l->dev, DLAB_POOL_WEIGHTS, norms_bytes(dlab_model_get_info(l->m)), &w->norms, err));
     DLAB_TRY(list_all(l, err));
     DLAB_TRY(in_file ? pack_in_file(l, err) : pack_in_memory(l, err));
     if (w->tied) w->head = w->embedding;
@@ -174,6 +153,16 @@ void dlab_weights_destroy(dlab_device *dev, dlab_weights *w)
 
 size_t dlab_weights_bytes(const dlab_device_ops *ops, const dlab_device_opts *opts, const dlab_model *m)
 {
-    const bytes_of b = weigh(ops, opts, m);
-    return b.norms + b.packed + b.stored;
+    const dlab_model_info *info = dlab_model_get_info(m);
+    size_t n = 0, bytes = norms_bytes(info);
+    const dlab_tensor *t = dlab_model_tensors(m, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (t[i].n_dims < 2) continue;
+        const dlab_matrix stored = matrix_of(&t[i]);
+        /* an embedding table that no product reads is left as stored */
+        const bool product = info->tied_head || strcmp(t[i].name, "token_embd.weight") != 0;
+        const size_t packed = product ? ops->packed_bytes(opts, &stored) : 0;
+        bytes += packed > 0 ? aligned(packed) : t[i].bytes;
+    }
+    return bytes;
 }

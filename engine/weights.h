@@ -30,7 +30,7 @@ typedef struct {
  * if there is none. The model's pages are given back once they are packed. */
 dlab_status dlab_weights_create(dlab_device *dev, const dlab_device_opts *opts, const dlab_model *m, bool in_file,
                                 dlab_weights *out, dlab_error *err);
-/* What the weights' pool holds after create; while it runs, a matrix more. */
+/* What the weights' pool holds after create, and at most while it runs. */
 size_t dlab_weights_bytes(const dlab_device_ops *ops, const dlab_device_opts *opts, const dlab_model *m);
 void dlab_weights_destroy(dlab_device *dev, dlab_weights *w);
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "kernels/op.h"
+#include "kernels/peak.h"
 
 typedef struct dlab_device dlab_device;
 
@@ -19,17 +20,6 @@ typedef struct {
     dlab_mem *mem;   /* borrowed; must outlive the device */
 } dlab_device_opts;
 
-/* What a device can do at most, each alone: read memory, multiply and add in f32, multiply int8 or bf16 and add. */
-typedef enum { DLAB_PEAK_READ, DLAB_PEAK_F32, DLAB_PEAK_INT8, DLAB_PEAK_BF16 } dlab_peak_kind;
-
-typedef struct {
-    dlab_peak_kind kind;
-    size_t
-        bytes; /* READ: the working set of all threads together, of which each reads its own part again and again. Its
-                       parts are whole KiB: what a thread's part is more than that is left out, and less becomes 1 KiB */
-    double seconds; /* tries go on for about so long; there is at least one */
-} dlab_peak;
-
 typedef struct {
     const char *name, *summary;
     dlab_status (*create)(const dlab_device_opts *opts, dlab_device **out, dlab_error *err);
@@ -39,7 +29,7 @@ typedef struct {
     dlab_status (*alloc)(dlab_device *dev, dlab_pool pool, size_t bytes, dlab_buf *out, dlab_error *err);
     void (*free)(dlab_device *dev, dlab_pool pool, dlab_buf buf);
     /* Read-only host memory (a mapped model file) that ops may use in place for as long as it stays mapped; charged to
-     * the pool (DLAB_POOL_N: to none). Undone by `free`. */
+     * the pool (DLAB_POOL_NONE: to none). Undone by `free`. */
     dlab_status (*import)(dlab_device *dev, dlab_pool pool, const void *host, size_t bytes, dlab_buf *out,
                           dlab_error *err);
     /* Bytes of a weight in the layout that the device's products want; 0: they take it as stored. */

@@ -226,20 +226,22 @@ int dlab_op_operands(dlab_op op, const void *args, dlab_operand *out)
     return l.n;
 }
 
-dlab_status dlab_operands_check(dlab_op op, const dlab_operand *o, int n, dlab_error *err)
+dlab_status dlab_op_check_operands(dlab_op op, const void *args, dlab_operand *out, int *n, dlab_error *err)
 {
-    for (int i = 0; i < n; i++) {
-        const dlab_at *at = &o[i].at;
-        if (at->off <= at->buf.bytes && o[i].bytes <= at->buf.bytes - at->off) continue;
+    if ((unsigned)op >= DLAB_OP_N) return DLAB_FAIL(err, DLAB_EINTERNAL, "op %d does not exist", (int)op);
+    *n = dlab_op_operands(op, args, out);
+    for (int i = 0; i < *n; i++) {
+        const dlab_at *at = &out[i].at;
+        if (at->off <= at->buf.bytes && out[i].bytes <= at->buf.bytes - at->off) continue;
         return DLAB_FAIL(err, DLAB_EINTERNAL, "op %s, operand %d: %zu bytes at %zu leave a buffer of %zu",
-                         dlab_op_name(op), i, o[i].bytes, at->off, at->buf.bytes);
+                         dlab_op_name(op), i, out[i].bytes, at->off, at->buf.bytes);
     }
     return DLAB_OK;
 }
 
 dlab_status dlab_op_check(dlab_op op, const void *args, dlab_error *err)
 {
-    if ((unsigned)op >= DLAB_OP_N) return DLAB_FAIL(err, DLAB_EINTERNAL, "op %d does not exist", (int)op);
     dlab_operand o[DLAB_MAX_OPERANDS];
-    return dlab_operands_check(op, o, dlab_op_operands(op, args, o), err);
+    int n = 0;
+    return dlab_op_check_operands(op, args, o, &n, err);
 }

@@ -385,8 +385,8 @@ size_t dlab_op_args_size(dlab_op op);
 int dlab_op_operands(dlab_op op, const void *args, dlab_operand *out);
 /* DLAB_EINTERNAL names the op and the operand whose range leaves its buffer; devices call it before they run an op. */
 dlab_status dlab_op_check(dlab_op op, const void *args, dlab_error *err);
-/* The same of operands that are known already. */
-dlab_status dlab_operands_check(dlab_op op, const dlab_operand *o, int n, dlab_error *err);
+/* Both at once: the operands go to out[DLAB_MAX_OPERANDS], how many to *n. */
+dlab_status dlab_op_check_operands(dlab_op op, const void *args, dlab_operand *out, int *n, dlab_error *err);
 /* `desc` is the host's copy of the descriptor that the op will see. Adds to *out. */
 void dlab_op_add_cost(dlab_op op, const void *args, const dlab_desc_head *desc, dlab_op_cost *out);
 

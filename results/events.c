@@ -107,12 +107,24 @@ double dlab_event_step_seconds(const dlab_ev_step *s)
     return isfinite(ns) && ns > 0 ? ns * 1e-9 : 0;
 }
 
+bool dlab_events_counts(const dlab_step_facts *facts, size_t i, int kind)
+{
+    return kind == DLAB_STEPS_ALL || ((int)facts[i].kind == kind && facts[i].in_window);
+}
+
+int dlab_events_work_kind(const dlab_run *r, const dlab_step_facts *facts)
+{
+    for (size_t i = 0; i < r->n_steps; i++)
+        if (facts[i].kind == DLAB_STEP_DECODE) return DLAB_STEP_DECODE;
+    return DLAB_STEPS_ALL;
+}
+
 dlab_step_sum dlab_events_sum(const dlab_run *r, const dlab_step_facts *facts, int kind)
 {
     dlab_step_sum sum = {0};
     for (size_t i = 0; i < r->n_steps; i++) {
         const dlab_ev_step *s = &r->steps[i];
-        if (kind != DLAB_STEPS_ALL && ((int)facts[i].kind != kind || !facts[i].in_window)) continue;
+        if (!dlab_events_counts(facts, i, kind)) continue;
         sum.steps++;
         sum.rows += s->rows;
         sum.prefill_rows += s->prefill_rows;

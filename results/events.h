@@ -37,6 +37,11 @@ typedef struct {
     double seconds, bytes, kv_bytes, kv_dense_bytes, inter_bytes, flops;
 } dlab_step_sum;
 dlab_step_sum dlab_events_sum(const dlab_run *r, const dlab_step_facts *facts, int kind);
+/* Whether it has step i in it. facts may be NULL for DLAB_STEPS_ALL. */
+bool dlab_events_counts(const dlab_step_facts *facts, size_t i, int kind);
+/* The steps that say what a step moves and computes: pure decode steps, or DLAB_STEPS_ALL of a run that has none (prompts
+ * only). A mean over prompt and decode steps together would describe neither. */
+int dlab_events_work_kind(const dlab_run *r, const dlab_step_facts *facts);
 
 /* Seconds of mixed steps ÷ seconds of all steps; NaN when no step took time. */
 double dlab_events_mixed_share(const dlab_run *r, const dlab_step_facts *facts);

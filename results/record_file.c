@@ -11,15 +11,14 @@
 #include "results/record_parts.h"
 
 const dlab_h5_column dlab_record_index_columns[] = {
-    {"run", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(dlab_record_index, run), 4, 0, "1",
-     "its group is /runs/NNNN of this number"},
-    {"point", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(dlab_record_index, point), 4, 0, "1", "point, from 0"},
-    {"repeat", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(dlab_record_index, repeat), 4, 0, "1", "repeat, from 0"},
-    {"key", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(dlab_record_index, key), 17, 0, "",
-     "hash of effective configuration, weights, binary, environment, schema"},
-    {"status", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(dlab_record_index, status), 16, 0, "", "status of the run"},
-    {"file", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(dlab_record_index, file), 512, 0, "",
-     "part that holds the run, relative to this file; empty: this file"},
+    DLAB_H5_COLUMN(dlab_record_index, run, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "its group is /runs/NNNN of this number"),
+    DLAB_H5_COLUMN(dlab_record_index, point, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "point, from 0"),
+    DLAB_H5_COLUMN(dlab_record_index, repeat, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "repeat, from 0"),
+    DLAB_H5_COLUMN(dlab_record_index, key, DLAB_H5_STR, DLAB_H5_NEEDED, "",
+                   "hash of effective configuration, weights, binary, environment, schema"),
+    DLAB_H5_COLUMN(dlab_record_index, status, DLAB_H5_STR, DLAB_H5_NEEDED, "", "status of the run"),
+    DLAB_H5_COLUMN(dlab_record_index, file, DLAB_H5_STR, DLAB_H5_NEEDED, "",
+                   "part that holds the run, relative to this file; empty: this file"),
 };
 const size_t dlab_record_index_n_columns = sizeof dlab_record_index_columns / sizeof *dlab_record_index_columns;
 

@@ -37,6 +37,11 @@ typedef struct {
     size_t file_size; /* strings: bytes in the file, NUL included; 0: as in memory */
     const char *unit, *description;
 } dlab_h5_column;
+/* A field of a row, under its own name. */
+#define DLAB_H5_COLUMN(row, field, type, absent, unit, text)                                                           \
+    {                                                                                                                  \
+#field, type, absent, offsetof(row, field), sizeof(((row *)0)->field), 0, unit, text                           \
+    }
 
 /* HDF5 opens an image under a name, which no file may have and by which it tells images apart. */
 void dlab_h5_image_name(const char *path, char *buf, size_t size);

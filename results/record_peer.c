@@ -8,36 +8,31 @@
 #define N_OF(a) (sizeof(a) / sizeof *(a))
 
 static const dlab_h5_column pair_columns[] = {
-#define COLUMN(field, type, size, unit, text)                                                                          \
-    {                                                                                                                  \
-#field, type, DLAB_H5_NEEDED, offsetof(dlab_peer_pair, field), size, 0, unit, text                             \
-    }
-    COLUMN(point, DLAB_H5_I32, 4, "1", "point, from 0"),
-    COLUMN(pair, DLAB_H5_I32, 4, "1", "pair, from 0; ours is the point's run of this repeat"),
-    COLUMN(peer_first, DLAB_H5_I32, 4, "1", "0: ours ran first, 1: the peer did"),
-    COLUMN(ours_rate, DLAB_H5_F64, 8, "tok/s", "our rate over all tokens of the test"),
-    COLUMN(peer_rate, DLAB_H5_F64, 8, "tok/s", "the peer's"),
-    COLUMN(ours_ns, DLAB_H5_F64, 8, "ns", "our time"),
-    COLUMN(peer_ns, DLAB_H5_F64, 8, "ns", "the peer's"),
-#undef COLUMN
+    DLAB_H5_COLUMN(dlab_peer_pair, point, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "point, from 0"),
+    DLAB_H5_COLUMN(dlab_peer_pair, pair, DLAB_H5_I32, DLAB_H5_NEEDED, "1",
+                   "pair, from 0; ours is the point's run of this repeat"),
+    DLAB_H5_COLUMN(dlab_peer_pair, peer_first, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "0: ours ran first, 1: the peer did"),
+    DLAB_H5_COLUMN(dlab_peer_pair, ours_rate, DLAB_H5_F64, DLAB_H5_NEEDED, "tok/s",
+                   "our rate over all tokens of the test"),
+    DLAB_H5_COLUMN(dlab_peer_pair, peer_rate, DLAB_H5_F64, DLAB_H5_NEEDED, "tok/s", "the peer's"),
+    DLAB_H5_COLUMN(dlab_peer_pair, ours_ns, DLAB_H5_F64, DLAB_H5_NEEDED, "ns", "our time"),
+    DLAB_H5_COLUMN(dlab_peer_pair, peer_ns, DLAB_H5_F64, DLAB_H5_NEEDED, "ns", "the peer's"),
 };
 
 static const dlab_h5_column point_columns[] = {
-#define COLUMN(field, type, unit, text)                                                                                \
-    {                                                                                                                  \
-#field, type, DLAB_H5_NEEDED, offsetof(dlab_peer_point, field), sizeof((dlab_peer_point *)0)->field, 0, unit,  \
-            text                                                                                                       \
-    }
-    COLUMN(point, DLAB_H5_I32, "1", "point, from 0"),
-    COLUMN(status, DLAB_H5_STR, "", "of the peer's part: ok, skipped (it cannot do this), failed, hung, pending"),
-    COLUMN(reason, DLAB_H5_STR, "", "why it is not ok"),
-    COLUMN(type_k, DLAB_H5_STR, "", "the peer's format of cached keys"),
-    COLUMN(type_v, DLAB_H5_STR, "", "the peer's format of cached values"),
-    COLUMN(flash, DLAB_H5_I32, "1", "1: the peer's fused attention, 0: its unfused, -1: not known"),
-    COLUMN(ratio, DLAB_H5_F64, "1", "geometric mean over the pairs of our rate divided by the peer's"),
-    COLUMN(low, DLAB_H5_F64, "1", "lower end of its 95 % interval (Student's t on the logarithms)"),
-    COLUMN(high, DLAB_H5_F64, "1", "upper end"),
-#undef COLUMN
+    DLAB_H5_COLUMN(dlab_peer_point, point, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "point, from 0"),
+    DLAB_H5_COLUMN(dlab_peer_point, status, DLAB_H5_STR, DLAB_H5_NEEDED, "",
+                   "of the peer's part: ok, skipped (it cannot do this), failed, hung, pending"),
+    DLAB_H5_COLUMN(dlab_peer_point, reason, DLAB_H5_STR, DLAB_H5_NEEDED, "", "why it is not ok"),
+    DLAB_H5_COLUMN(dlab_peer_point, type_k, DLAB_H5_STR, DLAB_H5_NEEDED, "", "the peer's format of cached keys"),
+    DLAB_H5_COLUMN(dlab_peer_point, type_v, DLAB_H5_STR, DLAB_H5_NEEDED, "", "the peer's format of cached values"),
+    DLAB_H5_COLUMN(dlab_peer_point, flash, DLAB_H5_I32, DLAB_H5_NEEDED, "1",
+                   "1: the peer's fused attention, 0: its unfused, -1: not known"),
+    DLAB_H5_COLUMN(dlab_peer_point, ratio, DLAB_H5_F64, DLAB_H5_NEEDED, "1",
+                   "geometric mean over the pairs of our rate divided by the peer's"),
+    DLAB_H5_COLUMN(dlab_peer_point, low, DLAB_H5_F64, DLAB_H5_NEEDED, "1",
+                   "lower end of its 95 % interval (Student's t on the logarithms)"),
+    DLAB_H5_COLUMN(dlab_peer_point, high, DLAB_H5_F64, DLAB_H5_NEEDED, "1", "upper end"),
 };
 
 static const char *const attributes[] = {"kind", "path", "model", "build"};

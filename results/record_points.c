@@ -16,14 +16,14 @@ typedef struct {
 
 #define N_FIXED 7
 static const dlab_h5_column fixed_columns[N_FIXED] = {
-    {"point", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(point_row, point), 4, 0, "1", "point, from 0"},
-    {"n_runs", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(point_row, n_runs), 4, 0, "1", "runs in this record"},
-    {"n_planned", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(point_row, n_planned), 4, 0, "1", "runs planned"},
-    {"label", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(point_row, label), 160, 0, "", "the swept axes"},
-    {"status", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(point_row, status), 16, 0, "",
-     "ok, truncated, skipped, oom, failed, crashed, hung, pending"},
-    {"reason", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(point_row, reason), 512, 0, "", "why it is not ok"},
-    {"warnings", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(point_row, warnings), 512, 0, "", "joined by \"; \""},
+    DLAB_H5_COLUMN(point_row, point, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "point, from 0"),
+    DLAB_H5_COLUMN(point_row, n_runs, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "runs in this record"),
+    DLAB_H5_COLUMN(point_row, n_planned, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "runs planned"),
+    DLAB_H5_COLUMN(point_row, label, DLAB_H5_STR, DLAB_H5_NEEDED, "", "the swept axes"),
+    DLAB_H5_COLUMN(point_row, status, DLAB_H5_STR, DLAB_H5_NEEDED, "",
+                   "ok, truncated, skipped, oom, failed, crashed, hung, pending"),
+    DLAB_H5_COLUMN(point_row, reason, DLAB_H5_STR, DLAB_H5_NEEDED, "", "why it is not ok"),
+    DLAB_H5_COLUMN(point_row, warnings, DLAB_H5_STR, DLAB_H5_NEEDED, "", "joined by \"; \""),
 };
 
 static void take_point(const dlab_point_result *p, size_t index, point_row *row)
@@ -231,10 +231,9 @@ typedef struct {
 } setting_row;
 
 static const dlab_h5_column setting_columns[3] = {
-    {"point", DLAB_H5_I32, DLAB_H5_NEEDED, offsetof(setting_row, point), 4, 0, "1", "point, from 0"},
-    {"key", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(setting_row, key), KEY_MAX, 0, "",
-     "key of the experiment's language"},
-    {"value", DLAB_H5_STR, DLAB_H5_NEEDED, offsetof(setting_row, value), VALUE_MAX, 0, "", "its value as text"},
+    DLAB_H5_COLUMN(setting_row, point, DLAB_H5_I32, DLAB_H5_NEEDED, "1", "point, from 0"),
+    DLAB_H5_COLUMN(setting_row, key, DLAB_H5_STR, DLAB_H5_NEEDED, "", "key of the experiment's language"),
+    DLAB_H5_COLUMN(setting_row, value, DLAB_H5_STR, DLAB_H5_NEEDED, "", "its value as text"),
 };
 
 static const dlab_settings *settings_of(const dlab_point_result *p, bool effective)

@@ -5,17 +5,13 @@
 
 #include "results/record_parts.h"
 
-#define COLUMN(row, field, type, size, unit, text, absent)                                                             \
-    {                                                                                                                  \
-#field, type, absent, offsetof(row, field), size, 0, unit, text                                                \
-    }
-#define I32(row, field, unit, text) COLUMN(row, field, DLAB_H5_I32, 4, unit, text, DLAB_H5_NEEDED)
-#define I64(row, field, unit, text) COLUMN(row, field, DLAB_H5_I64, 8, unit, text, DLAB_H5_NEEDED)
-#define F64(row, field, unit, text) COLUMN(row, field, DLAB_H5_F64, 8, unit, text, DLAB_H5_NEEDED)
+#define I32(row, field, unit, text) DLAB_H5_COLUMN(row, field, DLAB_H5_I32, DLAB_H5_NEEDED, unit, text)
+#define I64(row, field, unit, text) DLAB_H5_COLUMN(row, field, DLAB_H5_I64, DLAB_H5_NEEDED, unit, text)
+#define F64(row, field, unit, text) DLAB_H5_COLUMN(row, field, DLAB_H5_F64, DLAB_H5_NEEDED, unit, text)
 /* Not every writer has these. */
-#define I32_IF(row, field, unit, text, absent) COLUMN(row, field, DLAB_H5_I32, 4, unit, text, absent)
-#define I64_IF(row, field, unit, text, absent) COLUMN(row, field, DLAB_H5_I64, 8, unit, text, absent)
-#define F64_IF(row, field, unit, text, absent) COLUMN(row, field, DLAB_H5_F64, 8, unit, text, absent)
+#define I32_IF(row, field, unit, text, absent) DLAB_H5_COLUMN(row, field, DLAB_H5_I32, absent, unit, text)
+#define I64_IF(row, field, unit, text, absent) DLAB_H5_COLUMN(row, field, DLAB_H5_I64, absent, unit, text)
+#define F64_IF(row, field, unit, text, absent) DLAB_H5_COLUMN(row, field, DLAB_H5_F64, absent, unit, text)
 
 static const dlab_h5_column request_columns[] = {
     I64(dlab_ev_request, id, "1", "request, from 0"),

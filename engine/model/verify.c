@@ -1,6 +1,5 @@
 /* Weights that are not finite are found when a model is opened, not as NaN logits later. One pass over the data: the
  * quantized types need only their scales looked at, every bit pattern of the rest is a number. The same pass hashes. */
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -10,7 +9,6 @@
 #include "engine/model/model_own.h"
 
 #define VERIFY_PIECE 16384 /* elements or blocks: a piece stays in the cache between its hash and its check */
-#define ALONE_BELOW  ((size_t)4 << 20) /* bytes for which starting threads costs more than they save */
 
 typedef struct {
     const dlab_tensor *t;
@@ -22,7 +20,6 @@ typedef struct {
     piece *pieces;
     uint64_t *hashes; /* [n] */
     size_t n;
-    _Atomic size_t next;
 } job;
 
 /* f16, f32 and bf16 numbers are not finite when all bits of the exponent are set. */
@@ -91,19 +88,14 @@ static dlab_status report(const dlab_model *m, const piece *p, dlab_error *err)
                      dlab_dtype_block(t->dtype) > 1 ? "block" : "element", at, t->bytes / unit);
 }
 
-static void verify_pieces(void *ctx, int thread, int n_threads)
+static void verify_piece(void *ctx, size_t i)
 {
-    (void)thread, (void)n_threads;
-    job *j = ctx;
-    for (;;) {
-        const size_t i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
-        if (i >= j->n) return;
-        piece *p = &j->pieces[i];
-        const size_t unit = (size_t)dlab_dtype_block_bytes(p->t->dtype);
-        const uint8_t *data = (const uint8_t *)p->t->data + p->first * unit;
-        j->hashes[i] = XXH3_64bits(data, p->n * unit);
-        p->bad = bad_units(p->t->dtype, data, p->n);
-    }
+    const job *j = ctx;
+    piece *p = &j->pieces[i];
+    const size_t unit = (size_t)dlab_dtype_block_bytes(p->t->dtype);
+    const uint8_t *data = (const uint8_t *)p->t->data + p->first * unit;
+    j->hashes[i] = XXH3_64bits(data, p->n * unit);
+    p->bad = bad_units(p->t->dtype, data, p->n);
 }
 
 static size_t pieces_of(const dlab_tensor *t)
@@ -125,7 +117,6 @@ static void fill_pieces(const dlab_model *m, piece *out)
 dlab_status dlab_model_verify(const dlab_model *m, uint64_t *hash, dlab_error *err)
 {
     dlab_status st = DLAB_OK;
-    dlab_team *team = NULL;
     job j = {0};
     size_t bytes = 0;
     for (size_t i = 0; i < m->n_tensors; i++) {
@@ -139,13 +130,11 @@ dlab_status dlab_model_verify(const dlab_model *m, uint64_t *hash, dlab_error *e
         goto done;
     }
     fill_pieces(m, j.pieces);
-    DLAB_TRY_DONE(st, dlab_team_create(bytes < ALONE_BELOW ? 1 : dlab_cores_usable(), &team, err));
-    dlab_team_run(team, verify_pieces, &j);
+    DLAB_TRY_DONE(st, dlab_team_once(dlab_cores_usable(), bytes, j.n, verify_piece, &j, err));
     for (size_t i = 0; i < j.n && st == DLAB_OK; i++)
         if (j.pieces[i].bad) st = report(m, &j.pieces[i], err);
     *hash = XXH3_64bits(j.hashes, j.n * sizeof *j.hashes);
 done:
-    dlab_team_destroy(team);
     free(j.pieces);
     free(j.hashes);
     return st;

@@ -5,13 +5,12 @@
 
 #include "base/cores.h"
 #include "base/int.h"
+#include "base/team.h"
 #include "base/text.h"
 #include "harness/cmd/cmd_util.h"
 #include "harness/probes/calibration.h"
 
 enum { KEY_FORCE = DLAB_CMD_KEY };
-
-#define THREADS_MAX 1024 /* of a device */
 
 typedef struct {
     int64_t threads[DLAB_CALIBRATION_THREADS];
@@ -28,7 +27,7 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
     dlab_plan plan;
     switch (key) {
     case 't':
-        return dlab_cmd_int_list("-t", arg, 1, THREADS_MAX, o->threads, &o->n_threads, DLAB_CALIBRATION_THREADS, err);
+        return dlab_cmd_int_list("-t", arg, 1, DLAB_TEAM_MAX, o->threads, &o->n_threads, DLAB_CALIBRATION_THREADS, err);
     case DLAB_CMD_KEY_ISA:
         dlab_plan_default(&plan);
         DLAB_TRY(dlab_cmd_set_isa(&plan, arg, err));
@@ -64,7 +63,7 @@ static const dlab_cmd_cli cli = {
 
 static void default_threads(calibrate_opts *o)
 {
-    const int64_t all = dlab_min_i64(dlab_cores_usable(), THREADS_MAX);
+    const int64_t all = dlab_min_i64(dlab_cores_usable(), DLAB_TEAM_MAX);
     for (int64_t n = 1; n < all && o->n_threads + 1 < DLAB_CALIBRATION_THREADS; n *= 2) o->threads[o->n_threads++] = n;
     o->threads[o->n_threads++] = all;
 }

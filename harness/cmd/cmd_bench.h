@@ -135,8 +135,8 @@ typedef struct {
     size_t n_rows;
 } dlab_bench_record;
 
-/* Frames a point for each cell of each model (paths and hashes are o->model's; rows come in this order), and writes the first state. The machine's facts are
- * in the record's meta afterwards. */
+/* Frames a point for each cell of each model (paths and hashes are o->model's; rows come in this order), and writes the first
+ * state. The machine's facts are in the record's meta afterwards. */
 dlab_status dlab_bench_record_begin(dlab_bench_record *b, const dlab_bench_opts *o, const char *command,
                                     char (*paths)[PATH_MAX], const uint64_t *hashes, const dlab_bench_cell *cells,
                                     size_t n_cells, dlab_error *err);

@@ -15,20 +15,14 @@
 static dlab_status add_meta(dlab_bench_record *b, const dlab_bench_opts *o, const char *command,
                             char (*paths)[PATH_MAX], const uint64_t *hashes, dlab_error *err)
 {
-    char text[64];
-    struct tm utc;
-    time_t now = time(NULL);
     dlab_settings *meta = &b->record.meta;
     DLAB_TRY(dlab_probe_environment(meta, err));
     if (command) DLAB_TRY(dlab_settings_set(meta, "command", command, err));
     DLAB_TRY(dlab_settings_set(meta, "experiment", "bench", err));
-    if (gmtime_r(&now, &utc) && strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc) > 0)
-        DLAB_TRY(dlab_settings_set(meta, "started", text, err));
+    DLAB_TRY(dlab_config_meta_started(meta, err));
     DLAB_TRY(dlab_settings_set(meta, "device", o->plan.device, err));
     if (o->model.n != 1) return DLAB_OK; /* each point says which */
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)hashes[0]);
-    DLAB_TRY(dlab_settings_set(meta, "model", paths[0], err));
-    return dlab_settings_set(meta, "model_hash", text, err);
+    return dlab_config_meta_model(meta, paths[0], hashes[0], err);
 }
 
 static bool differs(const dlab_record *r, const char *key)

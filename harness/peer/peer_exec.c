@@ -2,20 +2,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/spawn.h"
 #include "base/text.h"
 #include "harness/peer/peer.h"
 
 #define PRINTED_MAX ((size_t)1 << 20)
 #define LOOK_MS     100
-
-extern char **environ;
 
 typedef struct {
     const char *name;
@@ -34,34 +32,6 @@ static void close_end(int *fd)
     *fd = -1;
 }
 
-static dlab_status spawn(char *const argv[], int out, int errors, pid_t *pid, dlab_error *err)
-{
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t usual, none;
-    sigemptyset(&none);
-    sigemptyset(&usual);
-    sigaddset(&usual, SIGPIPE);
-    sigaddset(&usual, SIGINT);
-    sigaddset(&usual, SIGTERM);
-    if (posix_spawn_file_actions_init(&files) != 0) return DLAB_FAIL(err, DLAB_EOOM, "no memory to start %s", argv[0]);
-    if (posix_spawnattr_init(&attr) != 0) {
-        posix_spawn_file_actions_destroy(&files);
-        return DLAB_FAIL(err, DLAB_EOOM, "no memory to start %s", argv[0]);
-    }
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, errors, STDERR_FILENO);
-    posix_spawnattr_setpgroup(&attr, 0); /* a terminal's Ctrl-C is ours to pass on */
-    posix_spawnattr_setsigdefault(&attr, &usual);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    int rc = posix_spawnp(pid, argv[0], &files, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
-    return rc == 0 ? DLAB_OK : DLAB_FAIL(err, DLAB_EIO, "%s cannot be run: %s", argv[0], strerror(rc));
-}
-
 static dlab_status start(char *const argv[], process *p, dlab_error *err)
 {
     int out[2] = {-1, -1}, errors[2] = {-1, -1};
@@ -72,7 +42,12 @@ static dlab_status start(char *const argv[], process *p, dlab_error *err)
         st = DLAB_FAIL(err, DLAB_EIO, "no pipe to %s: %s", p->name, strerror(errno));
     p->out = out[0];
     p->errors = errors[0];
-    if (st == DLAB_OK) st = spawn(argv, out[1], errors[1], &p->pid, err);
+    const dlab_spawn_file files[] = {{-1, STDIN_FILENO}, {out[1], STDOUT_FILENO}, {errors[1], STDERR_FILENO}};
+    const int rc = st == DLAB_OK ? dlab_spawn(argv[0], argv, files, 3, &p->pid) : 0;
+    if (rc != 0) {
+        p->pid = 0;
+        st = DLAB_FAIL(err, rc == ENOMEM ? DLAB_EOOM : DLAB_EIO, "%s cannot be run: %s", p->name, strerror(rc));
+    }
     if (st == DLAB_OK) {
         fcntl(p->out, F_SETFL, O_NONBLOCK);
         fcntl(p->errors, F_SETFL, O_NONBLOCK);

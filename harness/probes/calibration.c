@@ -12,10 +12,10 @@
 
 #define LEAST_BYTES ((int64_t)32 << 10)
 #define MOST_BYTES  ((int64_t)256 << 20)
-#define LEAST_PART                                                                                                     \
-    ((int64_t)8 << 10) /* of a thread: whole KiB of it are read, and the size should be near what it says */
-#define TRY_S 0.035    /* what even the shortest probe takes */
-#define ASK_S 0.25     /* more tries than this allows find nothing better */
+/* Of a thread: whole KiB of it are read, and the size should be near what it says. */
+#define LEAST_PART ((int64_t)8 << 10)
+#define TRY_S      0.035 /* what even the shortest probe takes */
+#define ASK_S      0.25  /* more tries than this allows find nothing better */
 
 bool dlab_calibration_wanted(void)
 {
@@ -71,7 +71,7 @@ static dlab_status ask(schedule *s, dlab_ask a, double *per_second, dlab_error *
     const volatile sig_atomic_t *stop = s->opts->interrupted;
     if (stop && *stop) return DLAB_FAIL(err, DLAB_EINTERRUPTED, "interrupted");
     const double left = (double)(s->end_ns - dlab_clock_now_ns(s->clock)) * 1e-9;
-    a.seconds = fmax(0, fmin(ASK_S, left / (double)s->n_left--));
+    a.what.seconds = fmax(0, fmin(ASK_S, left / (double)s->n_left--));
     DLAB_TRY(s->opts->probe(s->opts->ctx, &a, per_second, err));
     if (isfinite(*per_second) && *per_second > 0) return DLAB_OK;
     return DLAB_FAIL(err, DLAB_EINTERNAL, "a probe of %" PRId64 " threads found %g a second", a.threads, *per_second);
@@ -81,9 +81,9 @@ static dlab_status measure_threads(schedule *s, int64_t threads, dlab_calibrated
 {
     double f32_ps = NAN, int8_ps = NAN, bf16_ps = NAN;
     *out = (dlab_calibrated){.threads = threads, .quick = s->opts->quick};
-    DLAB_TRY(ask(s, (dlab_ask){.kind = DLAB_ASK_F32, .threads = threads}, &f32_ps, err));
-    DLAB_TRY(ask(s, (dlab_ask){.kind = DLAB_ASK_INT8, .threads = threads}, &int8_ps, err));
-    DLAB_TRY(ask(s, (dlab_ask){.kind = DLAB_ASK_BF16, .threads = threads}, &bf16_ps, err));
+    DLAB_TRY(ask(s, (dlab_ask){.what.kind = DLAB_PEAK_F32, .threads = threads}, &f32_ps, err));
+    DLAB_TRY(ask(s, (dlab_ask){.what.kind = DLAB_PEAK_INT8, .threads = threads}, &int8_ps, err));
+    DLAB_TRY(ask(s, (dlab_ask){.what.kind = DLAB_PEAK_BF16, .threads = threads}, &bf16_ps, err));
     for (size_t i = 0; i < s->n_sizes; i++) {
         if (s->sizes[i] / threads < LEAST_PART && i + 1 < s->n_sizes) {
             s->n_left--;
@@ -91,8 +91,8 @@ static dlab_status measure_threads(schedule *s, int64_t threads, dlab_calibrated
         }
         dlab_peak_row *row = &out->rows[out->n++];
         *row = (dlab_peak_row){.bytes = (double)s->sizes[i], .f32_ps = f32_ps, .int8_ps = int8_ps, .bf16_ps = bf16_ps};
-        const dlab_ask a = {.kind = DLAB_ASK_READ, .threads = threads, .bytes = s->sizes[i]};
-        DLAB_TRY(ask(s, a, &row->read_ps, err));
+        const dlab_peak what = {.kind = DLAB_PEAK_READ, .bytes = (size_t)s->sizes[i]};
+        DLAB_TRY(ask(s, (dlab_ask){what, threads}, &row->read_ps, err));
     }
     out->measured = time(NULL);
     return DLAB_OK;
@@ -114,10 +114,7 @@ static dlab_status probe_cpu(void *ctx, const dlab_ask *a, double *per_second, d
         p->threads = a->threads;
         DLAB_TRY(dlab_prober_create("cpu", (int)a->threads, p->isa, &p->prober, err));
     }
-    if (a->kind == DLAB_ASK_F32) return dlab_prober_f32(p->prober, a->seconds, per_second, err);
-    if (a->kind == DLAB_ASK_INT8) return dlab_prober_int8(p->prober, a->seconds, per_second, err);
-    if (a->kind == DLAB_ASK_BF16) return dlab_prober_bf16(p->prober, a->seconds, per_second, err);
-    return dlab_prober_read(p->prober, a->bytes, a->seconds, per_second, err);
+    return dlab_prober_measure(p->prober, &a->what, per_second, err);
 }
 
 dlab_status dlab_calibration_measure(dlab_calibration *c, const dlab_calibration_opts *opts, dlab_error *err)

@@ -49,8 +49,9 @@ dlab_status dlab_calibration_load(dlab_calibration *c, const char *path, dlab_er
 /* The same for its content; path: how it is named in errors. */
 dlab_status dlab_calibration_parse(dlab_calibration *c, const char *path, const char *text, size_t n, dlab_error *err);
 dlab_status dlab_calibration_save(const dlab_calibration *c, const char *path, dlab_error *err);
-/* Saves c's figures for these numbers of threads beside what the file has by now: another process may have measured others. */
-dlab_status dlab_calibration_save_with(const dlab_calibration *c, const int64_t *threads, size_t n, const char *path,
+/* Saves c's figures for these numbers of threads, which it has, beside what the file has by now, which c has then, too: another
+ * process may have measured others. */
+dlab_status dlab_calibration_save_with(dlab_calibration *c, const int64_t *threads, size_t n, const char *path,
                                        dlab_error *err);
 /* Makes the file's folder, and fails where that takes no file: to be found out before anything is measured. */
 dlab_status dlab_calibration_make_room(const char *path, dlab_error *err);
@@ -58,11 +59,9 @@ json_t *dlab_calibration_json(const dlab_calibration *c); /* NULL when memory is
 
 /* ---- measuring ---- */
 
-typedef enum { DLAB_ASK_F32, DLAB_ASK_INT8, DLAB_ASK_BF16, DLAB_ASK_READ } dlab_ask_kind;
 typedef struct {
-    dlab_ask_kind kind;
-    int64_t threads, bytes; /* bytes: of READ */
-    double seconds;         /* to be spent, about */
+    dlab_peak what;
+    int64_t threads;
 } dlab_ask;
 
 typedef struct {

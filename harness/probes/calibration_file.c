@@ -11,6 +11,7 @@
 
 #include "base/cores.h"
 #include "base/file.h"
+#include "base/team.h"
 #include "base/text.h"
 #include "harness/probes/calibration.h"
 #include "harness/probes/probes.h"
@@ -18,7 +19,6 @@
 #define FILE_VERSION 2
 #define FILE_MAX     ((size_t)1 << 20)
 #define RATE_MAX     1e18 /* bytes or operations a second: beyond any machine */
-#define THREADS_MAX  1024
 #define DATE_FORMAT  "%Y-%m-%dT%H:%M:%SZ"
 
 /* ---- whose figures ---- */
@@ -160,20 +160,18 @@ dlab_status dlab_calibration_save(const dlab_calibration *c, const char *path, d
     return st;
 }
 
-dlab_status dlab_calibration_save_with(const dlab_calibration *c, const int64_t *threads, size_t n, const char *path,
+dlab_status dlab_calibration_save_with(dlab_calibration *c, const int64_t *threads, size_t n, const char *path,
                                        dlab_error *err)
 {
-    dlab_calibration now;
     dlab_error unreadable = {0};
-    DLAB_TRY(dlab_calibration_init(&now, c->isa, err));
-    (void)dlab_calibration_load(&now, path, &unreadable); /* what cannot be read is replaced */
     dlab_status st = DLAB_OK;
-    for (size_t i = 0; st == DLAB_OK && i < n; i++) {
-        const dlab_calibrated *of = dlab_calibration_find(c, threads[i]);
-        if (of) st = dlab_calibration_put(&now, of, err);
-    }
-    if (st == DLAB_OK) st = dlab_calibration_save(&now, path, err);
-    dlab_calibration_free(&now);
+    dlab_calibrated *ours = calloc(n + 1, sizeof *ours);
+    if (!ours) return DLAB_FAIL(err, DLAB_EOOM, "no memory for the peaks of %zu numbers of threads", n);
+    for (size_t i = 0; i < n; i++) ours[i] = *dlab_calibration_find(c, threads[i]);
+    (void)dlab_calibration_load(c, path, &unreadable); /* what cannot be read is replaced */
+    for (size_t i = 0; st == DLAB_OK && i < n; i++) st = dlab_calibration_put(c, &ours[i], err);
+    if (st == DLAB_OK) st = dlab_calibration_save(c, path, err);
+    free(ours);
     return st;
 }
 
@@ -242,7 +240,7 @@ static dlab_status read_calibrated(const reader *r, const json_t *j, dlab_calibr
     const json_t *threads = json_object_get(j, "threads"), *quick = json_object_get(j, "quick");
     out->threads = json_integer_value(threads);
     out->quick = json_is_true(quick);
-    if (!json_is_integer(threads) || out->threads < 1 || out->threads > THREADS_MAX)
+    if (!json_is_integer(threads) || out->threads < 1 || out->threads > DLAB_TEAM_MAX)
         return wrong(r, "\"threads\" is not a whole number from 1 to 1024");
     if (!json_is_boolean(quick)) return wrong(r, "\"quick\" is not true or false");
     DLAB_TRY(read_date(r, j, &out->measured));

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/spawn.h"
 #include "base/text.h"
 #include "harness/run/pulse.h"
 #include "harness/run/wire.h"
 
 #define PULSE_FD 3 /* as the worker sees it */
-
-extern char **environ;
 
 struct dlab_child {
     pid_t pid;  /* 0 once reaped */
@@ -44,31 +42,11 @@ static dlab_status spawn(const char *exe, const char *fault, const child_files *
     int n = snprintf(faults, sizeof faults, "--fault=%s", fault ? fault : "");
     if (n < 0 || (size_t)n >= sizeof faults)
         return DLAB_FAIL(err, DLAB_EUSAGE, "--fault: over %zu bytes", sizeof faults);
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t usual, none;
-    sigemptyset(&none);
-    sigemptyset(&usual);
-    sigaddset(&usual, SIGPIPE);
-    sigaddset(&usual, SIGINT);
-    sigaddset(&usual, SIGTERM);
-    if (posix_spawn_file_actions_init(&files) != 0) return DLAB_FAIL(err, DLAB_EOOM, "no memory to start a worker");
-    if (posix_spawnattr_init(&attr) != 0) {
-        posix_spawn_file_actions_destroy(&files);
-        return DLAB_FAIL(err, DLAB_EOOM, "no memory to start a worker");
-    }
-    posix_spawn_file_actions_adddup2(&files, f->socket, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&files, f->socket, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, f->errors, STDERR_FILENO);
-    posix_spawn_file_actions_adddup2(&files, f->pulse, PULSE_FD);
-    posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setsigdefault(&attr, &usual);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    int rc = posix_spawn(pid, exe, &files, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
-    return rc == 0 ? DLAB_OK : DLAB_FAIL(err, DLAB_EIO, "starting a worker (%s): %s", exe, strerror(rc));
+    const dlab_spawn_file files[] = {
+        {f->socket, STDIN_FILENO}, {f->socket, STDOUT_FILENO}, {f->errors, STDERR_FILENO}, {f->pulse, PULSE_FD}};
+    const int rc = dlab_spawn(exe, argv, files, 4, pid);
+    if (rc == 0) return DLAB_OK;
+    return DLAB_FAIL(err, rc == ENOMEM ? DLAB_EOOM : DLAB_EIO, "starting a worker (%s): %s", exe, strerror(rc));
 }
 
 dlab_status dlab_child_start(const char *exe, const char *fault, dlab_child **out, dlab_error *err)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <xxhash.h>
 
 #include "base/file.h"
@@ -80,6 +81,23 @@ dlab_status dlab_config_model_hash(const char *model, uint64_t *out, dlab_error 
         return DLAB_OK;
     }
     return dlab_file_hash(model, out, err);
+}
+
+dlab_status dlab_config_meta_started(dlab_settings *meta, dlab_error *err)
+{
+    char text[64];
+    struct tm utc;
+    const time_t now = time(NULL);
+    if (!gmtime_r(&now, &utc) || strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0) return DLAB_OK;
+    return dlab_settings_set(meta, "started", text, err);
+}
+
+dlab_status dlab_config_meta_model(dlab_settings *meta, const char *model, uint64_t hash, dlab_error *err)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    DLAB_TRY(dlab_settings_set(meta, "model", model, err));
+    return dlab_settings_set(meta, "model_hash", text, err);
 }
 
 dlab_status dlab_config_key(const dlab_config_run *r, const dlab_config_site *site, int copy, char key[17],

@@ -22,6 +22,9 @@ dlab_status dlab_config_site_get(const char *exe, const dlab_settings *environme
                                  dlab_error *err);
 /* Hash of the model: of all bytes of a file, of the name of a synthetic one. */
 dlab_status dlab_config_model_hash(const char *model, uint64_t *out, dlab_error *err);
+/* For a record's meta: now; and a model with that hash. */
+dlab_status dlab_config_meta_started(dlab_settings *meta, dlab_error *err);
+dlab_status dlab_config_meta_model(dlab_settings *meta, const char *model, uint64_t hash, dlab_error *err);
 typedef struct {
     const char *target;
     const dlab_plan *plan; /* effective: what "auto" stands for may differ from run to run, by the CPUs we are given */

@@ -39,17 +39,12 @@ typedef struct {
 static dlab_status add_meta(const dlab_spec *spec, const dlab_runner_opts *opts, const dlab_outlook *outlook,
                             dlab_settings *meta, dlab_error *err)
 {
-    char text[64];
-    struct tm utc;
-    time_t now = time(NULL);
     if (opts->command_line) DLAB_TRY(dlab_settings_set(meta, "command", opts->command_line, err));
     DLAB_TRY(dlab_settings_set(meta, "experiment", spec->name, err));
     if (opts->fault) DLAB_TRY(dlab_settings_set(meta, "fault", opts->fault, err));
     if (*spec->about) DLAB_TRY(dlab_settings_set(meta, "about", spec->about, err));
     if (*spec->covers) DLAB_TRY(dlab_settings_set(meta, "covers", spec->covers, err));
-    if (gmtime_r(&now, &utc) && strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc) > 0) {
-        DLAB_TRY(dlab_settings_set(meta, "started", text, err));
-    }
+    DLAB_TRY(dlab_config_meta_started(meta, err));
     bool same_model = true, same_device = true;
     for (size_t i = 1; i < spec->n_points; i++) {
         same_model = same_model && strcmp(spec->points[i].model, spec->points[0].model) == 0;
@@ -58,9 +53,7 @@ static dlab_status add_meta(const dlab_spec *spec, const dlab_runner_opts *opts,
     if (spec->n_points == 0) return DLAB_OK;
     if (same_device) DLAB_TRY(dlab_settings_set(meta, "device", spec->points[0].plan.device, err));
     if (!same_model) return DLAB_OK; /* each point says which */
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)outlook[0].model_hash);
-    DLAB_TRY(dlab_settings_set(meta, "model", spec->points[0].model, err));
-    return dlab_settings_set(meta, "model_hash", text, err);
+    return dlab_config_meta_model(meta, spec->points[0].model, outlook[0].model_hash, err);
 }
 
 static dlab_status frame_point(const dlab_spec *spec, size_t i, const dlab_outlook *o, dlab_point_result *out,

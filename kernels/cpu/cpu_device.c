@@ -157,8 +157,15 @@ static command *new_command(cpu_device *d, const dlab_cpu_kernel *kernel)
     command *c = &d->commands[d->n_commands++];
     c->kernel = kernel;
     c->link = LINK_AFTER;
-    d->group.n = 0;
     for (int i = 0; i < DLAB_CPU_MAX_PHASES; i++) atomic_store_explicit(&c->next[i], 0, memory_order_relaxed);
+    return c;
+}
+
+/* One that no op shares a phase with. */
+static command *new_command_alone(cpu_device *d, const dlab_cpu_kernel *kernel)
+{
+    command *c = new_command(d, kernel);
+    d->group.n = 0;
     return c;
 }
 
@@ -204,10 +211,9 @@ static command_link link_of(const cpu_device *d, const command *c, const dlab_op
     return link;
 }
 
-/* Behind the group if it may, else a group of its own. `group_n` is the group's before the command was listed. */
-static void join_group(cpu_device *d, command *c, int group_n, const dlab_operand *o, int n)
+/* Behind the group if it may, else a group of its own. */
+static void join_group(cpu_device *d, command *c, const dlab_operand *o, int n)
 {
-    d->group.n = group_n;
     c->link = link_of(d, c, o, n);
     if (c->link == LINK_AFTER) {
         d->group.first = (size_t)(c - d->commands);
@@ -220,7 +226,7 @@ static void join_group(cpu_device *d, command *c, int group_n, const dlab_operan
 
 static void list_copy(cpu_device *d, void *dst, const void *src, size_t bytes)
 {
-    new_command(d, &copy_kernel)->args.copy = (copy_args){dst, src, bytes};
+    new_command_alone(d, &copy_kernel)->args.copy = (copy_args){dst, src, bytes};
 }
 
 static dlab_status grow_scratch(cpu_device *d, size_t bytes, dlab_error *err)
@@ -344,7 +350,7 @@ static dlab_status cpu_packed(dlab_device *dev, const dlab_matrix *in, dlab_at a
 static dlab_status cpu_pack(dlab_device *dev, const dlab_matrix *in, dlab_at to, dlab_matrix *out, dlab_error *err)
 {
     DLAB_TRY(cpu_packed(dev, in, to, out, err));
-    new_command(self(dev), &dlab_cpu_pack_kernel)->args.pack = (dlab_pack_args){*in, *out};
+    new_command_alone(self(dev), &dlab_cpu_pack_kernel)->args.pack = (dlab_pack_args){*in, *out};
     return DLAB_OK;
 }
 
@@ -396,19 +402,16 @@ static dlab_status check_product(const cpu_device *d, const dlab_matmul_args *a,
 static dlab_status cpu_submit(dlab_device *dev, dlab_op op, void *args, dlab_error *err)
 {
     cpu_device *d = self(dev);
-    if ((unsigned)op >= DLAB_OP_N) return DLAB_FAIL(err, DLAB_EINTERNAL, "op %d does not exist", (int)op);
     dlab_operand o[DLAB_MAX_OPERANDS];
-    const int n = dlab_op_operands(op, args, o);
-    DLAB_TRY(dlab_operands_check(op, o, n, err));
+    int n = 0;
+    DLAB_TRY(dlab_op_check_operands(op, args, o, &n, err));
     if (op == DLAB_OP_matmul) DLAB_TRY(check_product(d, args, err));
     const dlab_cpu_kernel *kernel = d->kernels[op];
     const size_t need = kernel->scratch_bytes ? kernel->scratch_bytes(args) : 0;
     if (need > d->scratch_bytes) DLAB_TRY(grow_scratch(d, need, err));
-    if (d->n_commands == MAX_COMMANDS) run_list(d);
-    const int group_n = d->group.n;
     command *c = new_command(d, kernel);
     memcpy(&c->args.op, args, dlab_op_args_size(op));
-    join_group(d, c, group_n, o, n);
+    join_group(d, c, o, n);
     return DLAB_OK;
 }
 

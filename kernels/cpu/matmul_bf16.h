@@ -36,14 +36,7 @@ DLAB_INLINE void bf16_rows(const uint8_t *p, int64_t k, const uint16_t *x, const
 /* 1 ≤ rows ≤ ROWS_TOGETHER rows of dlab_bf16_row(k). */
 static inline void bf16_tile_dot(const uint8_t *p, int64_t k, const uint16_t *x, int rows, const tile_out *out)
 {
-    switch (rows) {
-#define CASE(n)                                                                                                        \
-    case n:                                                                                                            \
-        bf16_rows(p, k, x, n, out);                                                                                    \
-        break;
-        TILE_ROW_CASES(CASE)
-#undef CASE
-    }
+    WITH_ROWS(rows, bf16_rows(p, k, x, n, out));
 }
 #endif
 

@@ -30,28 +30,26 @@ DLAB_INLINE void float_pair(const float_sink *s, int64_t i, vf even, vf odd, con
 /* A block of 32 inputs from the i-th on. */
 DLAB_INLINE void float_block(const uint8_t *p, const dlab_dtype type, int64_t i, const float_sink *s, const int rows)
 {
-    const vf d = vf_load_f16((const uint16_t *)(const void *)p);
+    const tile_block b = tile_block_at(p, type);
     if (type == DLAB_Q8_0) {
         DLAB_UNROLL
         for (int g = 0; g < 8; g++) {
-            const vi q = vi_load(p + 2 * VF + 4 * VF * g);
+            const vi q = vi_load(b.quants + 4 * VF * g);
             DLAB_UNROLL
             for (int j = 0; j < 4; j += 2)
-                float_pair(s, i + 4 * g + j, vf_mul(vi_byte(q, 8 * j), d), vf_mul(vi_byte(q, 8 * j + 8), d), rows);
+                float_pair(s, i + 4 * g + j, vf_mul(vi_byte(q, 8 * j), b.d), vf_mul(vi_byte(q, 8 * j + 8), b.d), rows);
         }
         return;
     }
-    const vf m = type == DLAB_Q4_1 ? vf_load_f16((const uint16_t *)(const void *)(p + 2 * VF)) : vf_mul(d, vf_set1(-8));
-    p += type == DLAB_Q4_1 ? 4 * VF : 2 * VF;
     DLAB_UNROLL
     for (int half = 0; half < 8; half += 4) {
         DLAB_UNROLL
         for (int g = 0; g < 4; g++) {
-            const vi q = vi_load(p + 4 * VF * g);
+            const vi q = vi_load(b.quants + 4 * VF * g);
             DLAB_UNROLL
             for (int j = 0; j < 4; j += 2)
-                float_pair(s, i + 4 * half + 4 * g + j, vf_fma(vi_nibble(q, 8 * j + half), d, m),
-                           vf_fma(vi_nibble(q, 8 * j + 8 + half), d, m), rows);
+                float_pair(s, i + 4 * half + 4 * g + j, vf_fma(vi_nibble(q, 8 * j + half), b.d, b.m),
+                           vf_fma(vi_nibble(q, 8 * j + 8 + half), b.d, b.m), rows);
         }
     }
 }
@@ -62,7 +60,7 @@ DLAB_INLINE void float_walk(const uint8_t *p, const dlab_dtype type, int64_t k, 
     if (type == DLAB_Q4_0 || type == DLAB_Q4_1 || type == DLAB_Q8_0) {
         const int64_t bytes = (int64_t)dlab_pack_block_bytes(type, VF);
         for (int64_t i = 0; i < k; i += 32, p += bytes) {
-            for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(p + FETCH_AHEAD + line);
+            tile_fetch(p, bytes);
             float_block(p, type, i, s, rows);
         }
         return;
@@ -100,29 +98,17 @@ DLAB_INLINE void float_rows(const uint8_t *p, const dlab_dtype type, int64_t k, 
     for (int r = 0; r < rows; r++) tile_put(out, r, vf_add(sum[r][0], sum[r][1]));
 }
 
-DLAB_INLINE void float_rows_of(const uint8_t *p, const dlab_dtype type, int64_t k, const float *x, int rows,
-                               const tile_out *out)
-{
-    switch (rows) {
-#define CASE(n)                                                                                                        \
-    case n:                                                                                                            \
-        float_rows(p, type, k, x, n, out);                                                                             \
-        break;
-        TILE_ROW_CASES(CASE)
-#undef CASE
-    }
-}
-
 #define FLOAT_TYPES(CASE) CASE(F32) CASE(F16) CASE(BF16) CASE(Q8_0) CASE(Q4_0) CASE(Q4_1)
 
 /* 1 ≤ rows ≤ ROWS_TOGETHER rows x[r · k + i]. */
+/* NOLINTNEXTLINE(readability-function-size): WITH_ROWS spells out its cases */
 static inline void float_tile_dot(const uint8_t *p, dlab_dtype type, int64_t k, const float *x, int rows,
                                   const tile_out *out)
 {
     switch (type) {
 #define CASE(t)                                                                                                        \
     case DLAB_##t:                                                                                                     \
-        float_rows_of(p, DLAB_##t, k, x, rows, out);                                                                   \
+        WITH_ROWS(rows, float_rows(p, DLAB_##t, k, x, n, out));                                                        \
         break;
         FLOAT_TYPES(CASE)
 #undef CASE

@@ -128,11 +128,10 @@ DLAB_INLINE void q_widen_block(const uint8_t *p, size_t b, const dlab_dtype type
 {
     const size_t step = 4 * VF;
     uint8_t *low = t->low + b * NIBBLE_TILE_BYTES, *high = t->high + b * NIBBLE_TILE_BYTES;
-    const vf d = vf_load_f16((const uint16_t *)(const void *)p);
-    vf_store(t->d + b * VF, d);
-    if (type == DLAB_Q4_0) vf_store(t->m + b * VF, vf_mul(d, vf_set1(-8)));
-    if (type == DLAB_Q4_1) vf_store(t->m + b * VF, vf_load_f16((const uint16_t *)(const void *)(p + 2 * VF)));
-    p += type == DLAB_Q4_1 ? 4 * VF : 2 * VF;
+    const tile_block from = tile_block_at(p, type);
+    p = from.quants;
+    vf_store(t->d + b * VF, from.d);
+    if (type != DLAB_Q8_0) vf_store(t->m + b * VF, from.m);
     if (type == DLAB_Q8_0) {
         for (size_t i = 0; i < 8; i++)
             vi_store_bytes(low + i * step, high + i * step, vi_flip_sign_bits(vi_load(p + i * step)));
@@ -143,7 +142,7 @@ DLAB_INLINE void q_widen_block(const uint8_t *p, size_t b, const dlab_dtype type
 
 static inline void q_tile_widen(const dlab_matrix *w, const uint8_t *p, const q_tile t)
 {
-    const size_t n_blocks = (size_t)(w->k / 32), bytes = VF * (size_t)dlab_dtype_block_bytes(w->dtype);
+    const size_t n_blocks = (size_t)(w->k / 32), bytes = dlab_pack_block_bytes(w->dtype, VF);
     switch (w->dtype) {
     case DLAB_Q8_0:
         for (size_t b = 0; b < n_blocks; b++) q_widen_block(p + b * bytes, b, DLAB_Q8_0, &t);
@@ -201,35 +200,19 @@ DLAB_INLINE void q_stream_block(const uint8_t *p, const dlab_dtype type, const d
     for (int64_t b = 0; b < n_blocks; b++, p += bytes) {
         const int8_t *q[ROWS_TOGETHER];
         vi dots[ROWS_TOGETHER];
-        for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(p + FETCH_AHEAD + line);
+        const tile_block block = tile_block_at(p, type);
+        tile_fetch(p, bytes);
         DLAB_UNROLL
         for (int r = 0; r < rows; r++) q[r] = x[r * n_blocks + b].q;
-        const vf d = vf_load_f16((const uint16_t *)(const void *)p);
-        vf m = d;
-        if (type == DLAB_Q4_0) m = vf_mul(d, vf_set1(-8));
-        if (type == DLAB_Q4_1) m = vf_load_f16((const uint16_t *)(const void *)(p + 2 * VF));
         if (type == DLAB_Q8_0)
-            packed_byte_dots(p + 2 * VF, q, rows, dots);
+            packed_byte_dots(block.quants, q, rows, dots);
         else
-            packed_nibble_dots(p + (type == DLAB_Q4_1 ? 4 : 2) * VF, q, rows, dots);
+            packed_nibble_dots(block.quants, q, rows, dots);
         DLAB_UNROLL
-        for (int r = 0; r < rows; r++) sum[r] = q_add(sum[r], dots[r], d, m, &x[r * n_blocks + b], type);
+        for (int r = 0; r < rows; r++) sum[r] = q_add(sum[r], dots[r], block.d, block.m, &x[r * n_blocks + b], type);
     }
     DLAB_UNROLL
     for (int r = 0; r < rows; r++) tile_put(out, r, sum[r]);
-}
-
-DLAB_INLINE void q_dot_rows(const q_tile *t, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
-                            int rows, const tile_out *out)
-{
-    switch (rows) {
-#define CASE(n)                                                                                                        \
-    case n:                                                                                                            \
-        q_dot_block(t, type, x, n_blocks, n, out);                                                                     \
-        break;
-        TILE_ROW_CASES(CASE)
-#undef CASE
-    }
 }
 
 /* 1 ≤ rows ≤ ROWS_TOGETHER. */
@@ -237,37 +220,25 @@ static inline void q_tile_dot(const q_tile *t, dlab_dtype type, const dlab_qact_
                               const tile_out *out)
 {
     if (type == DLAB_Q8_0)
-        q_dot_rows(t, DLAB_Q8_0, x, n_blocks, rows, out);
+        WITH_ROWS(rows, q_dot_block(t, DLAB_Q8_0, x, n_blocks, n, out));
     else
-        q_dot_rows(t, DLAB_Q4_1, x, n_blocks, rows, out);
-}
-
-DLAB_INLINE void q_stream_rows(const uint8_t *p, const dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
-                               int rows, const tile_out *out)
-{
-    switch (rows) {
-#define CASE(n)                                                                                                        \
-    case n:                                                                                                            \
-        q_stream_block(p, type, x, n_blocks, n, out);                                                                  \
-        break;
-        TILE_ROW_CASES(CASE)
-#undef CASE
-    }
+        WITH_ROWS(rows, q_dot_block(t, DLAB_Q4_1, x, n_blocks, n, out));
 }
 
 /* The same of a packed tile p as it is. */
+/* NOLINTNEXTLINE(readability-function-size): WITH_ROWS spells out its cases */
 static inline void q_tile_stream(const uint8_t *p, dlab_dtype type, const dlab_qact_block *x, int64_t n_blocks,
                                  int rows, const tile_out *out)
 {
     switch (type) {
     case DLAB_Q8_0:
-        q_stream_rows(p, DLAB_Q8_0, x, n_blocks, rows, out);
+        WITH_ROWS(rows, q_stream_block(p, DLAB_Q8_0, x, n_blocks, n, out));
         break;
     case DLAB_Q4_0:
-        q_stream_rows(p, DLAB_Q4_0, x, n_blocks, rows, out);
+        WITH_ROWS(rows, q_stream_block(p, DLAB_Q4_0, x, n_blocks, n, out));
         break;
     default:
-        q_stream_rows(p, DLAB_Q4_1, x, n_blocks, rows, out);
+        WITH_ROWS(rows, q_stream_block(p, DLAB_Q4_1, x, n_blocks, n, out));
         break;
     }
 }

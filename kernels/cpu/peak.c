@@ -3,12 +3,10 @@
 #include "kernels/cpu/cpu_peak.h"
 #include "kernels/cpu/simd.h"
 
-#define CHAINS      10 /* sums that do not wait for each other: what latency and two units ask for, and registers hold */
-#define AHEAD_BYTES 2048
-#define LINE_BYTES  64
-#define FMA_STEPS   256
-#define DOT_STEPS   256 /* of sums in 16 bits, that still fit: 256 · 15 · 4 < 2¹⁵ */
-#define DOT_TILE    8
+#define CHAINS    10 /* sums that do not wait for each other: what latency and two units ask for, and registers hold */
+#define FMA_STEPS 256
+#define DOT_STEPS 256 /* of sums in 16 bits, that still fit: 256 · 15 · 4 < 2¹⁵ */
+#define DOT_TILE  8
 
 /* The compiler has to believe that p may be another one now: nothing read through it is known from the time before. */
 #define FORGET(p) __asm__ volatile("" : "+r"(p))
@@ -30,7 +28,7 @@ DLAB_INLINE float read_all(const char *p, size_t bytes, const bool ahead)
     for (int i = 0; i < 8; i++) sum[i] = vf_set1(0);
     for (size_t at = 0; at + STEP <= bytes; at += STEP) {
         if (ahead)
-            for (size_t line = 0; line < STEP; line += LINE_BYTES) __builtin_prefetch(p + at + AHEAD_BYTES + line);
+            for (size_t line = 0; line < STEP; line += LINE_BYTES) __builtin_prefetch(p + at + FETCH_AHEAD + line);
         DLAB_UNROLL
         for (int i = 0; i < 8; i++)
             sum[i] = vf_add(sum[i], vf_load((const float *)(const void *)(p + at) + (ptrdiff_t)i * VF));

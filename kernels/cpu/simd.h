@@ -18,6 +18,9 @@
 #define DLAB_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+#define LINE_BYTES  64
+#define FETCH_AHEAD 2048 /* bytes of a stream that memory is asked for ahead of their use */
+
 /* Bytes of nibbles for one block of 32 weights of VF outputs: [8 steps][VF outputs][4 inputs], one byte each. Byte j of
  * step s is input 4s + j. All products of these with int8 activations add up exactly in 16 bits: 8·2·15·127 < 2¹⁵. */
 #define NIBBLE_TILE_BYTES (32 * VF)

@@ -241,9 +241,8 @@ static dlab_status add_command(guard_device *d, const command *c, const char *wh
 
 static dlab_status guard_submit(dlab_device *dev, dlab_op op, void *args, dlab_error *err)
 {
-    DLAB_TRY(dlab_op_check(op, args, err));
     command c = {.kind = COMMAND_OP, .op = op};
-    c.n_ranges = dlab_op_operands(op, args, c.ranges);
+    DLAB_TRY(dlab_op_check_operands(op, args, c.ranges, &c.n_ranges, err));
     memcpy(&c.args, args, dlab_op_args_size(op));
     DLAB_TRY(add_command(self(dev), &c, dlab_op_name(op), err));
     memset(args, ARGS_SCRIBBLE, dlab_op_args_size(op));

@@ -44,22 +44,17 @@ static void add_step(const dlab_run *r, const dlab_ev_step *s, peak_sum *sum)
 static peak_sum sum_of(const dlab_run *r, const dlab_step_facts *facts, int kind)
 {
     peak_sum sum = {0};
-    for (size_t i = 0; i < r->n_steps; i++) {
-        if (kind == DLAB_STEPS_ALL || ((int)facts[i].kind == kind && facts[i].in_window))
-            add_step(r, &r->steps[i], &sum);
-    }
+    for (size_t i = 0; i < r->n_steps; i++)
+        if (dlab_events_counts(facts, i, kind)) add_step(r, &r->steps[i], &sum);
     return sum;
 }
 
-/* As for the work of a step: pure decode steps, or all of a run that has none. */
 static peak_sum decode_sum(const dlab_run *r, const dlab_metric_window *w)
 {
     peak_sum sum = {0};
     dlab_step_facts *facts = dlab_events_steps(r, w);
     if (!facts) return sum;
-    bool any = false;
-    for (size_t i = 0; i < r->n_steps; i++) any = any || facts[i].kind == DLAB_STEP_DECODE;
-    sum = sum_of(r, facts, any ? (int)DLAB_STEP_DECODE : DLAB_STEPS_ALL);
+    sum = sum_of(r, facts, dlab_events_work_kind(r, facts));
     free(facts);
     return sum;
 }

@@ -1,6 +1,5 @@
-/* What the ops declared that a step moves and computes, and the rates that follow from the time it took.
- * A mean over prompt and decode steps together would describe neither: figures are those of pure decode steps; a run
- * that has none (prompts only) uses all its steps. */
+/* What the ops declared that a step moves and computes, and the rates that follow from the time it took. Figures are those of
+ * the steps of dlab_events_work_kind. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,9 +10,7 @@ static dlab_step_sum decode_sum(const dlab_run *r, const dlab_metric_window *w)
     dlab_step_sum sum = {0};
     dlab_step_facts *facts = dlab_events_steps(r, w);
     if (!facts) return sum;
-    bool any = false;
-    for (size_t i = 0; i < r->n_steps; i++) any = any || facts[i].kind == DLAB_STEP_DECODE;
-    sum = dlab_events_sum(r, facts, any ? (int)DLAB_STEP_DECODE : DLAB_STEPS_ALL);
+    sum = dlab_events_sum(r, facts, dlab_events_work_kind(r, facts));
     free(facts);
     return sum;
 }

@@ -93,6 +93,33 @@ START_TEST(sleeping_workers_wake_up)
 }
 END_TEST
 
+typedef struct {
+    atomic_int seen[100], calls;
+} seen_pieces;
+
+static void see_piece(void *ctx, size_t i)
+{
+    seen_pieces *s = ctx;
+    atomic_fetch_add(&s->seen[i], 1);
+    atomic_fetch_add(&s->calls, 1);
+}
+
+/* Little and much data, fewer and more pieces than threads. */
+START_TEST(every_piece_is_called_once)
+{
+    static const size_t bytes[] = {0, (size_t)1 << 30}, counts_of[] = {0, 1, 3, 100};
+    for (size_t b = 0; b < 2; b++) {
+        for (size_t k = 0; k < 4; k++) {
+            seen_pieces s = {.calls = 0};
+            ck_assert_int_eq(dlab_team_once(4, bytes[b], counts_of[k], see_piece, &s, NULL), DLAB_OK);
+            ck_assert_int_eq(atomic_load(&s.calls), (int)counts_of[k]);
+            for (size_t i = 0; i < counts_of[k]; i++) ck_assert_int_eq(atomic_load(&s.seen[i]), 1);
+        }
+    }
+    ck_assert_int_eq(dlab_team_once(DLAB_TEAM_MAX + 1, (size_t)1 << 30, 1, see_piece, NULL, NULL), DLAB_EUSAGE);
+}
+END_TEST
+
 START_TEST(sizes_out_of_range_are_refused)
 {
     dlab_error err = {0};
@@ -133,6 +160,7 @@ int main(void)
     tcase_add_test(t, every_thread_runs_once_a_run);
     tcase_add_test(t, barriers_show_what_was_written_before);
     tcase_add_test(t, sleeping_workers_wake_up);
+    tcase_add_test(t, every_piece_is_called_once);
     tcase_add_test(t, sizes_out_of_range_are_refused);
     tcase_add_test(t, interrupts_go_to_the_callers_thread);
     suite_add_tcase(s, t);

@@ -43,16 +43,16 @@ static dlab_status fake_probe(void *ctx, const dlab_ask *a, double *per_second, 
 {
     fake *f = ctx;
     f->n++;
-    f->n_f32 += a->kind == DLAB_ASK_F32;
-    f->n_int8 += a->kind == DLAB_ASK_INT8;
-    f->n_bf16 += a->kind == DLAB_ASK_BF16;
-    f->longest_s = fmax(f->longest_s, a->seconds);
-    f->last_bytes = a->bytes;
-    dlab_clock_advance(f->clock, (int64_t)(fmax(f->least_s, f->times * a->seconds) * 1e9));
-    *per_second = a->kind == DLAB_ASK_F32    ? 1e9 * (double)a->threads
-                  : a->kind == DLAB_ASK_INT8 ? 4e9 * (double)a->threads
-                  : a->kind == DLAB_ASK_BF16 ? 2e9 * (double)a->threads
-                                             : 1e15 / (double)a->bytes;
+    f->n_f32 += a->what.kind == DLAB_PEAK_F32;
+    f->n_int8 += a->what.kind == DLAB_PEAK_INT8;
+    f->n_bf16 += a->what.kind == DLAB_PEAK_BF16;
+    f->longest_s = fmax(f->longest_s, a->what.seconds);
+    f->last_bytes = (int64_t)a->what.bytes;
+    dlab_clock_advance(f->clock, (int64_t)(fmax(f->least_s, f->times * a->what.seconds) * 1e9));
+    *per_second = a->what.kind == DLAB_PEAK_F32    ? 1e9 * (double)a->threads
+                  : a->what.kind == DLAB_PEAK_INT8 ? 4e9 * (double)a->threads
+                  : a->what.kind == DLAB_PEAK_BF16 ? 2e9 * (double)a->threads
+                                                   : 1e15 / (double)a->what.bytes;
     if (f->n == f->stop_at) f->stop = 1;
     if (f->fails != DLAB_OK) return DLAB_FAIL(err, f->fails, "made up");
     return DLAB_OK;
@@ -214,6 +214,31 @@ START_TEST(what_is_kept_comes_back)
     }
     dlab_calibration_free(&back);
     dlab_calibration_free(&c);
+}
+END_TEST
+
+/* Two processes that began before either had saved. */
+START_TEST(what_another_process_saved_meanwhile_stays)
+{
+    static const int64_t one[] = {1}, two[] = {2};
+    dlab_calibration first, second, back;
+    char path[PATH_MAX];
+    dlab_error err = {0};
+    make_some(&first);
+    make_some(&second);
+    second.threads[0].rows[0].f32_ps = 7;
+    second.threads[1].rows[0].f32_ps = 8;
+    ck_assert_int_eq(dlab_calibration_path(&first, path, sizeof path, &err), DLAB_OK);
+    ck_assert_msg(dlab_calibration_save_with(&first, one, 1, path, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_msg(dlab_calibration_save_with(&second, two, 1, path, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_int_eq(dlab_calibration_init(&back, "plain", NULL), DLAB_OK);
+    ck_assert_msg(dlab_calibration_load(&back, path, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_uint_eq(back.n, 2);
+    ck_assert_double_eq(back.threads[0].rows[0].f32_ps, first.threads[0].rows[0].f32_ps);
+    ck_assert_double_eq(back.threads[1].rows[0].f32_ps, 8);
+    dlab_calibration_free(&first);
+    dlab_calibration_free(&second);
+    dlab_calibration_free(&back);
 }
 END_TEST
 
@@ -381,6 +406,7 @@ int main(void)
     tcase_add_test(c, parts_of_threads_are_not_tiny);
     tcase_add_test(c, measuring_can_be_stopped_and_can_fail);
     tcase_add_test(c, what_is_kept_comes_back);
+    tcase_add_test(c, what_another_process_saved_meanwhile_stays);
     tcase_add_test(c, no_file_is_no_error);
     tcase_add_test(c, damage_is_refused_whole);
     tcase_add_test(c, a_run_gets_what_is_kept);
