@@ -7,13 +7,20 @@ json_t *dlab_json_number(double v) { return isfinite(v) ? json_real(v) : json_nu
 
 dlab_status dlab_json_parse(const char *name, const char *text, size_t n, json_t **out, dlab_error *err)
 {
+    return dlab_json_parse_line(name, 1, text, n, out, err);
+}
+
+dlab_status dlab_json_parse_line(const char *name, int64_t line, const char *text, size_t n, json_t **out,
+                                 dlab_error *err)
+{
     json_error_t e;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
     if (*out) return DLAB_OK;
     /* jansson quotes the text it stopped at, line breaks and all */
     for (char *c = e.text; *c; c++)
         if ((unsigned char)*c < ' ') *c = ' ';
-    return DLAB_FAIL(err, DLAB_EFORMAT, "%s:%d:%d: not valid JSON: %s", name, e.line, e.column, e.text);
+    return DLAB_FAIL(err, DLAB_EFORMAT, "%s:%lld:%d: not valid JSON: %s", name, (long long)(line + e.line - 1),
+                     e.column, e.text);
 }
 
 char *dlab_json_dump(const json_t *j, int indent)

@@ -1,8 +1,10 @@
-/* The engine's insides, shared by engine.c (life, requests), step.c (one step) and score.c (one text). */
+/* The engine's insides, shared by engine.c (life, sequences), request.c, step.c (one step), swap.c and score.c (one
+ * text). */
 #ifndef DLAB_ENGINE_CORE_H
 #define DLAB_ENGINE_CORE_H
 
 #include "engine/forward.h"
+#include "engine/kv/swap.h"
 
 struct dlab_engine {
     dlab_mem *mem;
@@ -12,15 +14,25 @@ struct dlab_engine {
     dlab_forward_ctx fwd;
     dlab_batcher *batcher;
     dlab_batch_state batch;
-    int32_t *id_memory;      /* [max_seqs, max_tokens] of the sequences */
-    dlab_desc_head *desc;    /* the host's copy of the descriptor */
-    dlab_slice *slices;      /* [batch_size] */
-    dlab_step_token *tokens; /* [batch_size] of the last step */
-    int32_t *sampled;        /* [max_logits] */
-    int *logit_seq;          /* [max_logits] */
-    int32_t *watch;          /* [max_rows] */
-    int64_t growths_seen;    /* the store's, at the end of the last step */
-    size_t *span_off;        /* [tables] of the step's spans, from the descriptor's begin */
+    int32_t *id_memory;   /* [max_seqs, max_tokens] of the sequences */
+    dlab_desc_head *desc; /* the host's copy of the descriptor */
+    dlab_slice *slices;   /* [batch_size] */
+    dlab_step_token
+        *tokens;      /* [batch_size] of the last step; batch.release: at_end: [batch_size, max_tokens] of a batch */
+    int64_t n_kept;   /* of them, those that no step has handed over yet */
+    bool at_end;      /* batch.release */
+    int64_t n_steps;  /* since creation */
+    int32_t *sampled; /* [max_logits] */
+    int *logit_seq;   /* [max_logits] */
+    int32_t *watch;   /* [max_rows] */
+    int64_t growths_seen;  /* the store's, at the end of the last step */
+    size_t *span_off;      /* [tables] of the step's spans, from the descriptor's begin */
+    dlab_kv_swap swap;     /* batch.preemption: swap */
+    dlab_kv_image *images; /* [max_seqs] of sequences that were copied out; NULL without an area */
+    struct {
+        int32_t n_out, n_in;
+        int64_t bytes;
+    } swapped; /* since the last step ended */
 };
 
 /* Which rows of a step want logits. */
@@ -44,9 +56,23 @@ dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, c
 /* The part of a prefix that the next step may take when one sequence runs alone. */
 dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq);
 int dlab_engine_free_seq(const dlab_engine *e);
+/* Can it be served at all? As dlab_engine_submit. */
+dlab_status dlab_engine_check_request(const dlab_engine *e, const dlab_engine_request *r, dlab_error *err);
 /* dlab_batch_state's open, close and release; the first for a sequence whose ids are known. */
 dlab_status dlab_engine_open_seq(void *engine, int seq, int64_t extra, dlab_error *err);
 void dlab_engine_close_seq(void *engine, int seq);
 void dlab_engine_release_seq(void *engine, int seq);
+
+/* -- batch.preemption: swap; without an area nothing is ever swapped -- */
+dlab_status dlab_engine_swap_create(dlab_engine *e, dlab_error *err);
+void dlab_engine_swap_destroy(dlab_engine *e);
+/* Of a sequence that is about to give its place back: copied out, if its request goes on, it holds something of its own and
+ * that fits; otherwise it will be computed again. */
+void dlab_engine_swap_out(dlab_engine *e, int seq);
+bool dlab_engine_is_swapped(const dlab_engine *e, int seq);
+/* Back to a place with room for it; *n_held: the tokens that it holds again. */
+dlab_status dlab_engine_swap_in(dlab_engine *e, int seq, int64_t *n_held, dlab_error *err);
+/* It will not come back. */
+void dlab_engine_swap_drop(dlab_engine *e, int seq);
 
 #endif

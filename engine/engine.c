@@ -1,4 +1,4 @@
-/* The engine's life, its queue, and primed sequences. */
+/* The engine's life, its sequences, and primed prefixes. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -47,6 +47,7 @@ static dlab_status create_device(dlab_engine *e, dlab_error *err)
         DLAB_TRY(dev->ops->alloc(dev, dlab_buffer_pool((dlab_buffer)i), e->plan.bytes[i], &e->fwd.buf[i], err));
     }
     e->plan.kv.dev = dev;
+    DLAB_TRY(dlab_engine_swap_create(e, err));
     return e->plan.store->create(&e->plan.kv, &e->fwd.store, err);
 }
 
@@ -56,18 +57,39 @@ static int64_t room_of(void *engine)
     return e->fwd.store->ops->room(e->fwd.store);
 }
 
+static void set_up_batch(dlab_engine *e)
+{
+    const dlab_resolved *r = &e->plan;
+    dlab_batch_state *st = &e->batch;
+    st->n_seqs = (int)r->needs.max_seqs;
+    st->retains = r->store->retains;
+    st->batch_size = r->plan.batch_size;
+    st->token_budget = r->row_budget;
+    st->max_lengths = r->max_lengths;
+    st->chunk = r->plan.batch_chunk > 0 ? r->plan.batch_chunk : r->needs.max_tokens;
+    st->pad = strcmp(r->plan.batch_padding, "compute") == 0;
+    st->open = dlab_engine_open_seq;
+    st->close = dlab_engine_close_seq;
+    st->release = dlab_engine_release_seq;
+    st->room = room_of;
+    st->looks_up = r->kv.prefix_cache;
+    st->slack = r->store->shares ? r->kv.block_tokens : 0;
+    st->ctx = e;
+}
+
 static dlab_status create_host_side(dlab_engine *e, dlab_error *err)
 {
     const dlab_resolved *r = &e->plan;
     size_t seqs = (size_t)r->needs.max_seqs, batch = (size_t)r->plan.batch_size, tokens = (size_t)r->needs.max_tokens;
     size_t logits = (size_t)r->max_logits;
+    e->at_end = strcmp(r->plan.batch_release, "at_end") == 0;
     e->id_memory = malloc(seqs * (tokens + 1) * sizeof *e->id_memory); /* the last id is never fed back */
     e->batch.seqs = calloc(seqs, sizeof *e->batch.seqs);
     e->batch.admitted = malloc(batch * sizeof *e->batch.admitted);
     e->batch.admitted_cached = malloc(batch * sizeof *e->batch.admitted_cached);
     e->desc = malloc(r->bytes[DLAB_BUFFER_DESC]);
     e->slices = malloc(batch * sizeof *e->slices);
-    e->tokens = malloc(batch * sizeof *e->tokens);
+    e->tokens = malloc(batch * (e->at_end ? tokens : 1) * sizeof *e->tokens);
     e->sampled = malloc(logits * sizeof *e->sampled);
     e->logit_seq = malloc(logits * sizeof *e->logit_seq);
     e->watch = malloc((size_t)r->max_rows * sizeof *e->watch);
@@ -79,19 +101,9 @@ static dlab_status create_host_side(dlab_engine *e, dlab_error *err)
     }
     memset(e->desc, 0, r->bytes[DLAB_BUFFER_DESC]);
     for (size_t i = 0; i < seqs; i++) e->batch.seqs[i] = dlab_seq_none(e->id_memory + i * (tokens + 1));
-    e->batch.n_seqs = (int)seqs;
-    e->batch.retains = r->store->retains;
-    e->batch.batch_size = r->plan.batch_size;
-    e->batch.token_budget = r->plan.batch_token_budget > 0 ? r->plan.batch_token_budget : r->max_rows;
-    e->batch.chunk = r->plan.batch_chunk > 0 ? r->plan.batch_chunk : r->needs.max_tokens;
-    e->batch.pad = strcmp(r->plan.batch_padding, "compute") == 0;
-    e->batch.open = dlab_engine_open_seq;
-    e->batch.close = dlab_engine_close_seq;
-    e->batch.release = dlab_engine_release_seq;
-    e->batch.room = room_of;
-    e->batch.looks_up = r->kv.prefix_cache;
-    e->batch.slack = r->store->shares ? r->kv.block_tokens : 0;
-    e->batch.ctx = e;
+    set_up_batch(e);
+    const dlab_policy_opts opts = {.batch_size = r->plan.batch_size, .ageing = r->plan.batch_ageing};
+    DLAB_TRY(dlab_queue_create(r->policy, &opts, &e->batch.queue, err));
     return r->batcher->create(&e->batch, &e->batcher, err);
 }
 
@@ -117,29 +129,20 @@ done:
     return st;
 }
 
-static void free_list(dlab_queued *q)
-{
-    while (q) {
-        dlab_queued *next = q->next;
-        free(q);
-        q = next;
-    }
-}
-
 void dlab_engine_destroy(dlab_engine *e)
 {
     if (!e) return;
     dlab_device *dev = e->fwd.dev;
     if (e->batcher) e->batcher->ops->destroy(e->batcher);
     if (e->fwd.store) e->fwd.store->ops->destroy(e->fwd.store);
+    dlab_engine_swap_destroy(e);
     for (int i = 0; dev && i < DLAB_BUFFER_N; i++) {
         if (e->fwd.buf[i].ptr) dev->ops->free(dev, dlab_buffer_pool((dlab_buffer)i), e->fwd.buf[i]);
     }
     if (dev) dlab_weights_destroy(dev, &e->weights);
     dlab_device_close(dev);
     dlab_mem_destroy(e->mem);
-    free_list(e->batch.head);
-    free_list(e->batch.spare);
+    dlab_queue_destroy(&e->batch.queue);
     free(e->id_memory);
     free(e->batch.seqs);
     free(e->batch.admitted);
@@ -185,25 +188,30 @@ static int64_t positions(const dlab_engine *e, const dlab_seq *s, int64_t extra)
     return all > s->n_ids ? all : s->n_ids;
 }
 
+/* A place with room for len tokens; *n_held: those that it holds already, found in the cache or swapped in. */
+static dlab_status take_place(dlab_engine *e, int seq, int64_t len, int64_t *n_held, dlab_error *err)
+{
+    const dlab_seq *s = &e->batch.seqs[seq];
+    dlab_kv_store *store = e->fwd.store;
+    const bool back = dlab_engine_is_swapped(e, seq);
+    if (!s->primed) DLAB_TRY(store->ops->open(store, seq, s->ids, back ? 0 : s->n_ids, n_held, err));
+    dlab_status st = store->ops->extend(store, seq, len, len, err);
+    if (st == DLAB_OK && back) st = dlab_engine_swap_in(e, seq, n_held, err);
+    if (st != DLAB_OK && !s->primed) store->ops->close(store, seq);
+    return st;
+}
+
 dlab_status dlab_engine_open_seq(void *engine, int seq, int64_t extra, dlab_error *err)
 {
     dlab_engine *e = engine;
     dlab_seq *s = &e->batch.seqs[seq];
-    dlab_kv_store *store = e->fwd.store;
-    const int64_t len = positions(e, s, extra);
-    if (s->primed) {
-        DLAB_TRY(store->ops->extend(store, seq, len, len, err));
-    } else {
-        int64_t cached = 0;
-        DLAB_TRY(store->ops->open(store, seq, s->ids, s->n_ids, &cached, err));
-        const dlab_status st = store->ops->extend(store, seq, len, len, err);
-        if (st != DLAB_OK) {
-            store->ops->close(store, seq);
-            return st;
-        }
-        s->n_live = cached;
+    const bool kept = s->primed && !dlab_engine_is_swapped(e, seq);
+    int64_t held = 0;
+    DLAB_TRY(take_place(e, seq, positions(e, s, extra), &held, err));
+    if (!kept) {
+        s->n_live = held;
         /* A request needs the logits of its last token, though K and V of it may be there. */
-        s->n_stored = s->running && cached == s->n_ids ? cached - 1 : cached;
+        s->n_stored = s->running && held == s->n_ids ? held - 1 : held;
     }
     s->open = s->held = true;
     return DLAB_OK;
@@ -223,6 +231,7 @@ void dlab_engine_release_seq(void *engine, int seq)
     dlab_engine *e = engine;
     dlab_seq *s = &e->batch.seqs[seq];
     s->held = false;
+    dlab_engine_swap_out(e, seq);
     if (s->primed) {
         rewind_primed(e, seq);
         return;
@@ -235,6 +244,7 @@ void dlab_engine_close_seq(void *engine, int seq)
 {
     dlab_engine *e = engine;
     dlab_seq *s = &e->batch.seqs[seq];
+    dlab_engine_swap_drop(e, seq);
     if (!s->primed) {
         if (s->held) e->fwd.store->ops->close(e->fwd.store, seq);
         *s = dlab_seq_none(s->ids);
@@ -247,121 +257,6 @@ void dlab_engine_close_seq(void *engine, int seq)
     s->n_ids = s->n_primed;
     s->n_new = 0;
     s->leader = -1;
-}
-
-/* ---- requests ---- */
-
-static dlab_status check_samples(const dlab_engine *e, const dlab_engine_request *r, dlab_error *err)
-{
-    if (r->samples < 0 || r->samples > e->plan.plan.batch_size || r->samples > e->batch.n_seqs) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
-                         "request %lld: %d samples take as many places of the batch, which has %lld (batch.size)",
-                         (long long)r->id, r->samples, (long long)e->plan.plan.batch_size);
-    }
-    if (r->samples > 1 && r->primed >= 0) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
-                         "request %lld: a cached prefix belongs to one sequence, not to %d samples", (long long)r->id,
-                         r->samples);
-    }
-    return DLAB_OK;
-}
-
-/* Against what the engine was made for, and against the whole pool. */
-static dlab_status check_length(const dlab_engine *e, const dlab_engine_request *r, int64_t primed, dlab_error *err)
-{
-    const int64_t total = primed + r->n_prompt + r->max_new - 1; /* the last token produced is never fed back */
-    const int64_t pool = e->fwd.store->ops->capacity(e->fwd.store);
-    const bool by_pool = pool < e->plan.needs.max_tokens;
-    const int64_t room = by_pool ? pool : e->plan.needs.max_tokens;
-    if (total <= room) return DLAB_OK;
-    return DLAB_FAIL(
-        err, DLAB_EIMPOSSIBLE,
-        "request %lld: %lld cached + %lld prompt + %lld new tokens, the last not fed back: %lld positions, "
-        "room for %lld%s",
-        (long long)r->id, (long long)primed, (long long)r->n_prompt, (long long)r->max_new, (long long)total,
-        (long long)room, by_pool ? " in the whole pool (kv.pool)" : "");
-}
-
-static dlab_status check_request(const dlab_engine *e, const dlab_engine_request *r, dlab_error *err)
-{
-    int64_t primed = 0;
-    if (r->primed >= 0) {
-        if (r->primed >= e->batch.n_seqs || !e->batch.seqs[r->primed].primed) {
-            return DLAB_FAIL(err, DLAB_EUSAGE, "request %lld: %d is not a primed sequence", (long long)r->id,
-                             r->primed);
-        }
-        primed = e->batch.seqs[r->primed].n_primed;
-    }
-    if (r->n_prompt < 1 || r->max_new < 1) {
-        return DLAB_FAIL(err, DLAB_EUSAGE,
-                         "request %lld: a prompt of %lld tokens and %lld new ones; both must be at least 1",
-                         (long long)r->id, (long long)r->n_prompt, (long long)r->max_new);
-    }
-    DLAB_TRY(check_samples(e, r, err));
-    DLAB_TRY(check_length(e, r, primed, err));
-    for (int64_t i = 0; i < r->n_prompt; i++) {
-        if (r->prompt[i] < 0 || r->prompt[i] >= e->fwd.info->vocab) {
-            return DLAB_FAIL(err, DLAB_EUSAGE, "request %lld: prompt token %lld is %d, outside the vocabulary of %d",
-                             (long long)r->id, (long long)i, r->prompt[i], e->fwd.info->vocab);
-        }
-    }
-    return DLAB_OK;
-}
-
-/* A node that is large enough, from the spare ones or new. */
-static dlab_queued *take_node(dlab_batch_state *st, int64_t n_prompt)
-{
-    for (dlab_queued **p = &st->spare; *p; p = &(*p)->next) {
-        if ((*p)->cap < n_prompt) continue;
-        dlab_queued *q = *p;
-        *p = q->next;
-        return q;
-    }
-    dlab_queued *q = malloc(sizeof *q + (size_t)n_prompt * sizeof q->prompt[0]);
-    if (q) q->cap = n_prompt;
-    return q;
-}
-
-dlab_status dlab_engine_submit(dlab_engine *e, const dlab_engine_request *r, dlab_error *err)
-{
-    DLAB_TRY(check_request(e, r, err));
-    dlab_queued *q = take_node(&e->batch, r->n_prompt);
-    if (!q) return DLAB_FAIL(err, DLAB_EOOM, "request %lld: no memory for its prompt", (long long)r->id);
-    q->next = NULL;
-    q->request = *r;
-    q->request.prompt = q->prompt;
-    memcpy(q->prompt, r->prompt, (size_t)r->n_prompt * sizeof *q->prompt);
-    if (e->batch.tail)
-        e->batch.tail->next = q;
-    else
-        e->batch.head = q;
-    e->batch.tail = q;
-    return DLAB_OK;
-}
-
-bool dlab_engine_busy(const dlab_engine *e)
-{
-    if (e->batch.head) return true;
-    for (int i = 0; i < e->batch.n_seqs; i++) {
-        if (e->batch.seqs[i].running && e->batch.seqs[i].finish == DLAB_FINISH_NONE) return true;
-    }
-    return false;
-}
-
-void dlab_engine_cancel(dlab_engine *e)
-{
-    while (e->batch.head) {
-        dlab_queued *q = e->batch.head;
-        e->batch.head = q->next;
-        q->next = e->batch.spare;
-        e->batch.spare = q;
-    }
-    e->batch.tail = NULL;
-    for (int i = 0; i < e->batch.n_seqs; i++) {
-        if (e->batch.seqs[i].running) dlab_engine_close_seq(e, i);
-    }
-    e->batcher->ops->reset(e->batcher);
-    e->fwd.store->ops->reset(e->fwd.store);
 }
 
 /* ---- primed sequences ---- */
@@ -387,7 +282,7 @@ dlab_status dlab_engine_prime(dlab_engine *e, const int32_t *ids, int64_t n, int
                          e->batch.n_seqs);
     }
     dlab_engine_request probe = {.prompt = ids, .n_prompt = n, .max_new = 1, .primed = -1};
-    DLAB_TRY(check_request(e, &probe, err));
+    DLAB_TRY(dlab_engine_check_request(e, &probe, err));
     dlab_seq *s = &e->batch.seqs[seq];
     memcpy(s->ids, ids, (size_t)n * sizeof *ids);
     s->n_ids = n;

@@ -29,8 +29,10 @@ typedef struct {
     const char *compute;
     const char *attention_kernel, *attention_pattern;
     int64_t attention_window, attention_stride, attention_block, attention_sinks;
-    const char *batch_mode, *batch_padding;
-    int64_t batch_size, batch_token_budget, batch_chunk;
+    const char *batch_mode, *batch_padding, *batch_policy, *batch_budget, *batch_release, *batch_preemption;
+    int64_t batch_size, batch_token_budget, batch_chunk, batch_ageing;
+    double batch_interval_ms; /* the engine has no clock: whoever drives it opens its gate at each tick */
+    int64_t kv_swap_bytes;    /* batch.preemption: swap; 0: as much as the pool. Effective: bytes */
     double temperature, top_p;
     int64_t top_k, sample_seed;
     int64_t threads;
@@ -80,6 +82,8 @@ typedef struct {
 dlab_status dlab_model_open(const char *spec, dlab_model **out, dlab_error *err);
 void dlab_model_close(dlab_model *m);
 const dlab_model_info *dlab_model_get_info(const dlab_model *m);
+/* The model's own chat template (a Jinja text), NULL: it has none, or one of over 64 KiB or with a zero byte inside. */
+const char *dlab_model_chat_template(const dlab_model *m);
 /* Names that "synthetic:" takes, NULL-terminated. */
 extern const char *const dlab_synthetic_names[];
 
@@ -96,13 +100,16 @@ void dlab_tokenizer_destroy(dlab_tokenizer *t);
  * add_bos. */
 dlab_status dlab_tokenizer_encode(const dlab_tokenizer *t, const char *text, size_t n, bool special, bool add_bos,
                                   int32_t **ids, size_t *n_ids, dlab_error *err);
-/* *text is malloc'd and NUL-terminated past n. Ids out of range are DLAB_EUSAGE. */
+/* *text is malloc'd and NUL-terminated past n. The text of several ids is that of each, one after the other. Ids out of
+ * range are DLAB_EUSAGE. */
 dlab_status dlab_tokenizer_decode(const dlab_tokenizer *t, const int32_t *ids, size_t n_ids, char **text, size_t *n,
                                   dlab_error *err);
 int32_t dlab_tokenizer_eos(const dlab_tokenizer *t); /* −1: none */
 int32_t dlab_tokenizer_bos(const dlab_tokenizer *t);
 bool dlab_tokenizer_adds_bos(const dlab_tokenizer *t);
 int32_t dlab_tokenizer_vocab(const dlab_tokenizer *t);
+/* Whether an id of the vocabulary is a control token: it steers the model and is no text. */
+bool dlab_tokenizer_is_control(const dlab_tokenizer *t, int32_t id);
 
 /* ---- engine -------------------------------------------------------------------------------------------------------- */
 
@@ -115,6 +122,7 @@ typedef struct {
                            which is never fed back */
     int64_t max_prompt; /* longest prompt (rows that a step may have to take at once) */
     int64_t max_logits; /* rows of one step that may want logits; 0: max_seqs */
+    bool own_sampling;  /* requests may bring temperature, top_k and top_p of their own */
 } dlab_engine_needs;
 
 /* The plan as an engine would use it: no "auto" left, sizes as used. DLAB_EIMPOSSIBLE says why it cannot work. */
@@ -156,12 +164,16 @@ typedef struct {
     int64_t id;
     const int32_t *prompt; /* n_prompt ≥ 1 ids, copied */
     int64_t n_prompt;
-    int64_t max_new; /* ≥ 1 */
-    int32_t eos;     /* stops the request when produced; −1: never */
-    uint64_t seed;   /* for sampling: token i of a request depends on (seed, i) alone; sample j has seed + j */
-    int32_t primed;  /* handle of dlab_engine_prime, or −1 */
-    int32_t samples; /* answers to the one prompt, which is computed once; 0: 1. They are reported as requests id …
+    int64_t max_new;   /* ≥ 1 */
+    int32_t eos;       /* stops the request when produced; −1: never */
+    uint64_t seed;     /* for sampling: token i of a request depends on (seed, i) alone; sample j has seed + j */
+    int32_t primed;    /* handle of dlab_engine_prime, or −1 */
+    int32_t samples;   /* answers to the one prompt, which is computed once; 0: 1. They are reported as requests id …
                         id + samples − 1, and take so many places of the batch */
+    int32_t priority;  /* batch.policy: priority; larger goes first */
+    bool own_sampling; /* the next three instead of the plan's; needs.own_sampling must be set */
+    float temperature, top_p;
+    int32_t top_k;
 } dlab_engine_request;
 
 typedef enum { DLAB_FINISH_NONE, DLAB_FINISH_LENGTH, DLAB_FINISH_EOS } dlab_finish;
@@ -174,33 +186,47 @@ typedef struct {
 
 typedef struct {
     int32_t n_tokens, n_admitted;
-    const dlab_step_token *tokens;                     /* owned by the engine until the next step */
-    const int64_t *admitted;                           /* ids of requests admitted in this step */
+    const dlab_step_token *tokens; /* owned by the engine until the next step. With batch.release at_end all tokens of a
+                                      batch come in the step that ends it, in the order in which they were made */
+    const int64_t *admitted;       /* ids of requests admitted in this step */
     const int64_t *admitted_cached;                    /* prompt tokens of each that were in the cache already */
     int32_t rows, prefill_rows, decode_rows, pad_rows; /* rows = prefill + decode + pad. Rows that lead to a request's
                                                           first token are prefill, later ones (recomputed too) decode */
     int32_t seqs;                                      /* live sequences: of requests that have not ended */
     int32_t slots;                                     /* batch.size */
-    int32_t budget;                                    /* batch.token_budget if the plan set one, else 0 */
+    int32_t budget;                                    /* batch.token_budget if the plan set one of rows, else 0 */
     int64_t launches;
     double bytes, kv_bytes, flops;      /* declared by the ops */
     double int8_flops, bf16_flops;      /* those of them that multiply int8 with int8, bf16 with bf16 */
     double kv_dense_bytes, inter_bytes; /* dlab_op_cost */
-    int32_t preempted;                  /* sequences that gave their place back in this step, to be computed again */
-    int32_t growths;                    /* of the store, in this step */
-    int32_t nonfinite_rows;             /* rows, padding left out, in which NaN or infinity came up (K9) */
-    dlab_kv_stats kv;                   /* what the step held, before ended requests leave */
+    int32_t preempted;               /* sequences that gave their place back in this step, to be computed again … */
+    int32_t swapped_out, swapped_in; /* … or those of them that were copied out, and those copied back */
+    int64_t swap_bytes;              /* copied both ways */
+    int32_t pad_skipped;             /* batch.padding: skip: rows that padding would have taken; not in rows */
+    int32_t waiting;                 /* requests queued (each of several samples), when the step began */
+    int32_t growths;                 /* of the store, in this step */
+    int32_t nonfinite_rows;          /* rows, padding left out, in which NaN or infinity came up (K9) */
+    dlab_kv_stats kv;                /* what the step held, before ended requests leave */
 } dlab_step;
 
 /* Queues a request. DLAB_EIMPOSSIBLE when it can never fit, by context, reservation or the store's whole pool, with the
  * arithmetic. */
 dlab_status dlab_engine_submit(dlab_engine *e, const dlab_engine_request *r, dlab_error *err);
 bool dlab_engine_busy(const dlab_engine *e); /* requests queued or running */
-/* Runs one step and waits for it. */
+/* Drops the request of this id with all its samples, queued or running, and gives its places back at once; false: there is
+ * none (it has ended, or never was). Not between two tokens of one step: between steps. */
+bool dlab_engine_abort(dlab_engine *e, int64_t id);
+/* While the gate is closed no queued request starts (batch.interval_ms, B4). Open at first. */
+void dlab_engine_gate(dlab_engine *e, bool open);
+typedef struct {
+    int64_t waiting, running; /* requests, each sample one: queued; admitted and not ended (those preempted too) */
+} dlab_engine_load;
+void dlab_engine_get_load(const dlab_engine *e, dlab_engine_load *out);
+/* Runs one step and waits for it. With nothing to run (no request, or a closed gate and nobody running) *out has no rows. */
 dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err);
-/* Drops all requests, queued and running, and gives a grown store its first size again (or what primed sequences need).
- * Primed sequences stay. */
-void dlab_engine_cancel(dlab_engine *e);
+/* Drops all requests, queued and running. Unless keep_cache, cached prefixes go too, and a grown store has its first size
+ * again (or what primed sequences need). Primed sequences stay. Opens the gate. */
+void dlab_engine_cancel(dlab_engine *e, bool keep_cache);
 
 /* Fills the cache with a prefix once; requests that name the handle go on behind it, and when they end (or are
  * cancelled) the sequence is rewound to the prefix. A store that retains nothing keeps the ids and recomputes them. */

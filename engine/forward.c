@@ -144,8 +144,9 @@ static dlab_status head_pass(step *s, int32_t first, int32_t n, dlab_want want, 
     } else {
         RUN(s, sample, .logits = at(s, DLAB_BUFFER_LOGITS), .tokens = at(s, DLAB_BUFFER_TOKENS),
             .desc = at(s, DLAB_BUFFER_DESC), .work = at(s, DLAB_BUFFER_SAMPLE_SCRATCH), .first = first, .n_logits = n,
-            .vocab = info->vocab, .top_k = (int32_t)c->plan->plan.top_k,
-            .temperature = (float)c->plan->plan.temperature, .top_p = (float)c->plan->plan.top_p);
+            .vocab = info->vocab,
+            /* Even if nobody draws in this step: a device's own scratch must not wait for the first who does. */
+            .draws = c->plan->bytes[DLAB_BUFFER_SAMPLE_SCRATCH] > 0);
     }
     if (!s->logits) return DLAB_OK;
     size_t row = (size_t)info->vocab;

@@ -7,12 +7,13 @@
 #include "engine/model/model.h"
 #include "engine/weights.h"
 
-#define DEFAULT_CHUNK  512
-#define DEFAULT_BUDGET 2048
-#define HEAD_ROWS      64 /* rows that one pass of the output head takes at most: bounds the memory of the logits */
-#define MAX_HEAD_DIM   1024
-#define MAX_ROWS       ((int64_t)1 << 26)
-#define MAX_SCORES     ((int64_t)1 << 44) /* rows × tokens */
+#define DEFAULT_CHUNK   512
+#define DEFAULT_BUDGET  2048
+#define DEFAULT_LENGTHS 8192 /* B3's */
+#define HEAD_ROWS       64   /* rows that one pass of the output head takes at most: bounds the memory of the logits */
+#define MAX_HEAD_DIM    1024
+#define MAX_ROWS        ((int64_t)1 << 26)
+#define MAX_SCORES      ((int64_t)1 << 44) /* rows × tokens */
 
 dlab_pool dlab_buffer_pool(dlab_buffer b)
 {
@@ -54,12 +55,13 @@ static dlab_status resolve_names(dlab_resolved *r, const dlab_model *m, dlab_err
     dlab_plan *p = &r->plan;
     r->store = dlab_kv_store_find(p->kv_store);
     r->batcher = dlab_batcher_find(p->batch_mode);
+    r->policy = dlab_policy_find(p->batch_policy);
     r->attention = dlab_attn_kernel_find(p->attention_kernel);
     r->pattern = dlab_attn_pattern_find(p->attention_pattern);
     r->pattern_opts =
         (dlab_pattern_opts){p->attention_window, p->attention_stride, p->attention_block, p->attention_sinks};
     r->rotate = strcmp(p->kv_rotation, "hadamard") == 0;
-    if (!r->store || !r->batcher || !r->attention || !r->pattern) {
+    if (!r->store || !r->batcher || !r->policy || !r->attention || !r->pattern) {
         return DLAB_FAIL(err, DLAB_EINTERNAL, "plan: a name passed the table but has no entry");
     }
     if (strcmp(p->isa, "auto") == 0) p->isa = dlab_isa_best();
@@ -93,33 +95,64 @@ static dlab_status resolve_needs(dlab_resolved *r, const dlab_model_info *info, 
     return DLAB_OK;
 }
 
-/* Rows of a step. */
+/* batch.budget: lengths. The sum of lengths bounds the rows too, unless prompts are padded. */
+static void resolve_lengths(dlab_resolved *r)
+{
+    dlab_plan *p = &r->plan;
+    if (p->batch_token_budget == 0) p->batch_token_budget = DEFAULT_LENGTHS;
+    r->max_lengths = p->batch_token_budget;
+    const bool padded = r->batcher->pads && strcmp(p->batch_padding, "compute") == 0;
+    if (!padded) r->max_rows = dlab_min_i64(r->max_rows, r->max_lengths);
+    r->row_budget = r->max_rows;
+}
+
 static dlab_status resolve_rows(dlab_resolved *r, dlab_error *err)
 {
     dlab_plan *p = &r->plan;
+    if (p->batch_token_budget == 0) p->batch_token_budget = dlab_max_i64(DEFAULT_BUDGET, p->batch_size);
+    r->row_budget = p->batch_token_budget;
+    r->max_rows = dlab_min_i64(r->max_rows, r->row_budget);
+    if (r->row_budget >= p->batch_size) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                     "batch.token_budget: %lld rows a step cannot hold a decode step of batch.size %lld",
+                     (long long)p->batch_token_budget, (long long)p->batch_size);
+}
+
+/* What a step may take. */
+static dlab_status resolve_budget(dlab_resolved *r, dlab_error *err)
+{
+    dlab_plan *p = &r->plan;
     const dlab_engine_needs *n = &r->needs;
-    r->asked_budget = p->batch_token_budget;
-    if (r->store->retains) {
-        if (p->batch_chunk == 0) p->batch_chunk = DEFAULT_CHUNK;
-        if (p->batch_token_budget == 0) p->batch_token_budget = dlab_max_i64(DEFAULT_BUDGET, p->batch_size);
-        if (p->batch_token_budget < p->batch_size) {
-            return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
-                             "batch.token_budget: %lld rows a step cannot hold a decode step of batch.size %lld",
-                             (long long)p->batch_token_budget, (long long)p->batch_size);
-        }
-        /* Where the pool may run out, a sequence may be computed again, with what it has produced. */
-        const int64_t longest = dlab_plan_pool_is_open(p) ? n->max_prompt : n->max_tokens;
-        r->max_rows = dlab_min_i64(p->batch_token_budget, p->batch_size * dlab_min_i64(p->batch_chunk, longest));
-        return DLAB_OK;
-    }
-    if (p->batch_chunk > 0 || p->batch_token_budget > 0) {
+    const bool by_lengths = strcmp(p->batch_budget, "lengths") == 0;
+    if (!r->store->retains && (p->batch_chunk > 0 || (p->batch_token_budget > 0 && !by_lengths))) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
                          "kv.store: %s keeps nothing between steps, so a prefix cannot be split: leave batch.chunk and "
                          "batch.token_budget at 0",
                          r->store->name);
     }
-    r->max_rows = p->batch_size * n->max_tokens;
-    return DLAB_OK;
+    r->asked_budget = by_lengths ? 0 : p->batch_token_budget;
+    if (r->store->retains) {
+        if (p->batch_chunk == 0) p->batch_chunk = DEFAULT_CHUNK;
+        /* Where the pool may run out, a sequence may be computed again, with what it has produced. */
+        const int64_t longest = dlab_plan_pool_is_open(p) ? n->max_prompt : n->max_tokens;
+        r->max_rows = p->batch_size * dlab_min_i64(p->batch_chunk, longest);
+    } else {
+        r->row_budget = r->max_rows = p->batch_size * n->max_tokens;
+    }
+    if (by_lengths) {
+        resolve_lengths(r);
+        return DLAB_OK;
+    }
+    return r->store->retains ? resolve_rows(r, err) : DLAB_OK;
+}
+
+static dlab_status check_batch(const dlab_resolved *r, dlab_error *err)
+{
+    const dlab_plan *p = &r->plan;
+    if (strcmp(p->batch_release, "at_end") != 0 || r->batcher->together) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                     "batch.release: at_end needs a batch that ends together: batch.mode: static, not %s",
+                     r->batcher->name);
 }
 
 /* With these bounds no product of size_buffers or of a store leaves 64 bits, and a descriptor's offsets fit in 32. */
@@ -175,7 +208,8 @@ static void size_buffers(dlab_resolved *r, const dlab_model_info *info)
     b[DLAB_BUFFER_KV_SCRATCH] = by_step ? mul(r->plan.batch_size, 4, sizeof(float)) : 0;
     dlab_attn_shape shape = {info->n_heads, info->head_dim, rows, r->needs.max_tokens};
     b[DLAB_BUFFER_ATTN_SCRATCH] = r->attention->scratch_bytes(&shape);
-    b[DLAB_BUFFER_SAMPLE_SCRATCH] = r->plan.temperature > 0 ? mul(r->head_rows, info->vocab, 8) : 0;
+    const bool draws = r->plan.temperature > 0 || r->needs.own_sampling;
+    b[DLAB_BUFFER_SAMPLE_SCRATCH] = draws ? mul(r->head_rows, info->vocab, 8) : 0;
 }
 
 dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const dlab_engine_needs *needs,
@@ -185,7 +219,8 @@ dlab_status dlab_plan_resolve(const dlab_plan *plan, const dlab_model *m, const 
     *out = (dlab_resolved){.plan = *plan, .needs = *needs};
     DLAB_TRY(resolve_names(out, m, err));
     DLAB_TRY(resolve_needs(out, info, err));
-    DLAB_TRY(resolve_rows(out, err));
+    DLAB_TRY(check_batch(out, err));
+    DLAB_TRY(resolve_budget(out, err));
     DLAB_TRY(dlab_plan_reservation(out, err));
     DLAB_TRY(check_sizes(out, info, err));
     DLAB_TRY(dlab_plan_resolve_kv(out, info, err));
@@ -222,5 +257,6 @@ dlab_status dlab_engine_estimate(const dlab_plan *plan, const dlab_model *m, con
         bytes[DLAB_POOL_WEIGHTS] = dlab_weights_bytes(dlab_devices[i], &opts, m);
     }
     bytes[DLAB_POOL_KV] = (size_t)r.store->bytes(&r.kv);
+    bytes[DLAB_POOL_SCRATCH] += (size_t)(r.swap_pieces * r.swap_piece_bytes);
     return DLAB_OK;
 }

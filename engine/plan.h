@@ -29,7 +29,7 @@
     X(WATCH, ACTIVATIONS)      /* i32 [R]: NaN or infinity came up in the row */                                       \
     X(KV_SCRATCH, SCRATCH)     /* kv_write's work, where a step's values share scales */                               \
     X(ATTN_SCRATCH, SCRATCH)   /* what the attention kernel asks for */                                                \
-    X(SAMPLE_SCRATCH, SCRATCH) /* [S, V] · 8 bytes, when sampling is not greedy */
+    X(SAMPLE_SCRATCH, SCRATCH) /* [S, V] · 8 bytes, when sampling may be other than greedy */
 
 typedef enum {
 #define DLAB_BUFFER_ENUM(name, pool) DLAB_BUFFER_##name,
@@ -43,11 +43,15 @@ typedef struct {
     dlab_engine_needs needs;
     const dlab_kv_store_ops *store;
     const dlab_batcher_ops *batcher;
+    const dlab_policy_ops *policy;
     const dlab_attn_kernel *attention;
     const dlab_attn_pattern *pattern;
     dlab_pattern_opts pattern_opts;
-    dlab_kv_config kv;    /* dev not set */
-    int64_t asked_budget; /* batch.token_budget as asked: 0 when it was left open */
+    dlab_kv_config kv;                     /* dev not set */
+    int64_t swap_pieces, swap_piece_bytes; /* of the swap area; 0 pieces: none */
+    int64_t asked_budget; /* batch.token_budget as asked of each step: 0 when it was left open, or is one of lengths */
+    int64_t row_budget;   /* rows of a step that a batcher may use */
+    int64_t max_lengths;  /* batch.budget: lengths; 0: no such bound */
     int64_t max_rows;     /* R */
     int64_t max_logits;   /* L: rows of a step that may want logits */
     int64_t head_rows;    /* S */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/int.h"
 #include "engine/plan.h"
 
 #define FIRST_TOKENS 256 /* where a growing store starts */
@@ -116,6 +117,41 @@ static dlab_status resolve_pool(dlab_resolved *r, dlab_error *err)
     return DLAB_OK;
 }
 
+/* Bytes of kv.block_size tokens of one sequence, all layers, K and V. */
+static int64_t piece_bytes(const dlab_kv_config *kv)
+{
+    const int64_t k = dlab_kv_region_bytes(&kv->k, kv->head_dim, dlab_kv_round_cap(&kv->k, kv->block_tokens));
+    const int64_t v = dlab_kv_region_bytes(&kv->v, kv->head_dim, dlab_kv_round_cap(&kv->v, kv->block_tokens));
+    return kv->n_layers * kv->n_kv_heads * (k + v);
+}
+
+/* Behind resolve_pool, whose size is the default. */
+static dlab_status resolve_swap(dlab_resolved *r, dlab_error *err)
+{
+    int64_t *bytes = &r->plan.kv_swap_bytes;
+    if (strcmp(r->plan.batch_preemption, "swap") != 0) {
+        *bytes = 0;
+        return DLAB_OK;
+    }
+    if (!r->store->retains) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "batch.preemption: swap needs a store that keeps something: kv.store: %s computes all again "
+                         "at every step",
+                         r->store->name);
+    }
+    r->swap_piece_bytes = piece_bytes(&r->kv);
+    if (*bytes > 0 && *bytes < r->swap_piece_bytes) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "kv.swap: %" PRId64 " bytes do not hold even %" PRId64 " tokens (kv.block_size) of %" PRId64
+                         " bytes: raise it, or use batch.preemption: recompute",
+                         *bytes, r->kv.block_tokens, r->swap_piece_bytes);
+    }
+    const int64_t pool = strtoll(r->plan.kv_pool, NULL, 10);
+    r->swap_pieces = *bytes > 0 ? *bytes / r->swap_piece_bytes : dlab_ceil_div(pool, r->swap_piece_bytes);
+    *bytes = r->swap_pieces * r->swap_piece_bytes;
+    return DLAB_OK;
+}
+
 static dlab_status make_layouts(const dlab_plan *p, dlab_kv_layout *k, dlab_kv_layout *v, dlab_error *err)
 {
     const dlab_kv_format *fk = dlab_kv_format_find(p->kv_k), *fv = dlab_kv_format_find(p->kv_v);
@@ -139,7 +175,8 @@ dlab_status dlab_plan_resolve_kv(dlab_resolved *r, const dlab_model_info *info, 
     kv->prefix_cache = p->kv_prefix_cache;
     DLAB_TRY(make_layouts(p, &kv->k, &kv->v, err));
     DLAB_TRY(check_store(r, err));
-    return resolve_pool(r, err);
+    DLAB_TRY(resolve_pool(r, err));
+    return resolve_swap(r, err);
 }
 
 dlab_status dlab_kv_plan_token_bytes(const dlab_plan *plan, const dlab_model_info *m, double *out, dlab_error *err)

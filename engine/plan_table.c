@@ -13,6 +13,7 @@ NAMES(format_names, dlab_kv_formats)
 NAMES(attention_names, dlab_attn_kernels)
 NAMES(pattern_names, dlab_attn_patterns)
 NAMES(batcher_names, dlab_batchers)
+NAMES(policy_names, dlab_policies)
 NAMES(device_names, dlab_devices)
 
 #define WORDS(fn, ...)                                                                                                 \
@@ -28,6 +29,9 @@ WORDS(compute_words, "auto", "f32", "int8", "bf16")
 WORDS(scales_words, "token", "tensor", "block", "channel")
 WORDS(rotation_words, "none", "hadamard")
 WORDS(padding_words, "compute", "skip")
+WORDS(budget_words, "rows", "lengths")
+WORDS(release_words, "streamed", "at_end")
+WORDS(preemption_words, "recompute", "swap")
 WORDS(isa_words, "auto", "plain", "avx2", "avxvnni", "avx512", "vnni", "bf16")
 
 #define AT(field) offsetof(dlab_plan, field)
@@ -85,15 +89,36 @@ static const dlab_param PARAMS[] = {
      "local_strided: tokens of such a block; 1: single tokens"},
     {"attention.sinks", DLAB_PARAM_INT, AT(attention_sinks), "4", 0, 1 << 24, NULL,
      "local_strided: the first so many positions are always attended"},
-    {"batch.mode", DLAB_PARAM_CHOICE, AT(batch_mode), "static", 1, 0, batcher_names,
-     "who runs in a step: a static batch starts and is released together"},
+    {"batch.mode", DLAB_PARAM_CHOICE, AT(batch_mode), "continuous", 1, 0, batcher_names,
+     "who runs in a step: continuous, requests leave and join at every step (B2); a static batch starts and is "
+     "released "
+     "together (B1)"},
     {"batch.size", DLAB_PARAM_INT, AT(batch_size), "1", 1, 4096, NULL, "sequences that run at once"},
+    {"batch.policy", DLAB_PARAM_CHOICE, AT(batch_policy), "fcfs", 1, 0, policy_names,
+     "which waiting request starts next: the one that came first; the one of the largest priority; those nearest in "
+     "length to the one that has waited longest (B5). Who is next and does not fit is waited for"},
+    {"batch.ageing", DLAB_PARAM_INT, AT(batch_ageing), "64", 1, 1 << 24, NULL,
+     "policy priority: so many steps of waiting outweigh one level of priority, so that nobody waits for ever"},
+    {"batch.interval_ms", DLAB_PARAM_FLOAT, AT(batch_interval_ms), "0", 0, 1e6, NULL,
+     "waiting requests may start only at multiples of this time (B4); 0: at every step"},
     {"batch.padding", DLAB_PARAM_CHOICE, AT(batch_padding), "compute", 1, 0, padding_words,
      "static batch: rows that pad a shorter prompt or an ended request are computed, or skipped"},
+    {"batch.release", DLAB_PARAM_CHOICE, AT(batch_release), "streamed", 1, 0, release_words,
+     "static batch: tokens are handed over as they are produced, or all of them when the batch ends"},
+    {"batch.budget", DLAB_PARAM_CHOICE, AT(batch_budget), "rows", 1, 0, budget_words,
+     "what batch.token_budget bounds: the rows of a step; or, lengths, the sum of prompt and asked output tokens of "
+     "all "
+     "that run at once (B3)"},
     {"batch.token_budget", DLAB_PARAM_INT, AT(batch_token_budget), "0", 0, 1 << 24, NULL,
-     "rows of one step at most; 0: 2048 (no bound without a cache, which cannot split a prefix)"},
+     "budget rows: rows of one step at most; 0: 2048 (no bound without a cache, which cannot split a prefix). Budget "
+     "lengths: the sum of lengths at most; 0: 8192"},
     {"batch.chunk", DLAB_PARAM_INT, AT(batch_chunk), "0", 0, 1 << 24, NULL,
      "rows of one sequence in one step of prefill at most; 0: 512 (no bound without a cache)"},
+    {"batch.preemption", DLAB_PARAM_CHOICE, AT(batch_preemption), "recompute", 1, 0, preemption_words,
+     "what becomes of the newest sequence when the cache is full: it is computed again later, or copied out and back"},
+    {"kv.swap", DLAB_PARAM_SIZE, AT(kv_swap_bytes), "0", 0, 1e15, NULL,
+     "preemption swap: bytes that copied-out sequences may take, in pieces of kv.block_size tokens; 0: as many as the "
+     "cache. What does not fit is computed again. On a CPU it is the same memory as the cache (scratch)"},
     {"sample.temperature", DLAB_PARAM_FLOAT, AT(temperature), "0", 0, 100, NULL, "0: greedy"},
     {"sample.top_k", DLAB_PARAM_INT, AT(top_k), "0", 0, 1 << 24, NULL, "keep the k most likely tokens; 0: all"},
     {"sample.top_p", DLAB_PARAM_FLOAT, AT(top_p), "1", 0, 1, NULL,
@@ -155,6 +180,7 @@ size_t dlab_axis_entries(dlab_axis_entry *out, size_t cap)
     ENTRIES("attention.kernel", dlab_attn_kernels)
     ENTRIES("attention.pattern", dlab_attn_patterns)
     ENTRIES("batch.mode", dlab_batchers)
+    ENTRIES("batch.policy", dlab_policies)
     ENTRIES("architecture", dlab_archs)
     return n;
 }

@@ -39,7 +39,12 @@ static void add_logit(builder *b, int seq, int32_t target)
 {
     const dlab_seq *s = &b->e->batch.seqs[seq];
     dlab_desc_head *d = b->e->desc;
-    b->logits[d->n_logits] = (dlab_desc_logit){.row = d->n_rows, .target = target, .draw = draw_of(s->seed, s->n_new)};
+    b->logits[d->n_logits] = (dlab_desc_logit){.row = d->n_rows,
+                                               .target = target,
+                                               .draw = draw_of(s->seed, s->n_new),
+                                               .temperature = s->temperature,
+                                               .top_p = s->top_p,
+                                               .top_k = s->top_k};
     b->e->logit_seq[d->n_logits++] = seq;
 }
 
@@ -231,9 +236,9 @@ static dlab_status take_token(dlab_engine *e, int i, dlab_step_token *out, dlab_
     s->ids[s->n_ids++] = token;
     *out = (dlab_step_token){.request = s->request, .token = token, .index = (int32_t)s->n_new++};
     if (s->eos >= 0 && token == s->eos)
-        s->finish = DLAB_FINISH_EOS;
+        dlab_batch_end(&e->batch, s, DLAB_FINISH_EOS);
     else if (s->n_new == s->max_new)
-        s->finish = DLAB_FINISH_LENGTH;
+        dlab_batch_end(&e->batch, s, DLAB_FINISH_LENGTH);
     out->finish = s->finish;
     return DLAB_OK;
 }
@@ -284,14 +289,24 @@ static int64_t waiting(const dlab_engine *e)
         const dlab_seq *s = &e->batch.seqs[i];
         if (s->running && !s->held && s->finish == DLAB_FINISH_NONE) return s->request;
     }
-    return e->batch.head ? e->batch.head->request.id : -1;
+    const dlab_queued *q = dlab_queue_first(&e->batch.queue);
+    return q ? q->request.id : -1;
+}
+
+/* Takes a sequence's place, for it to come back later. */
+static void preempt(dlab_engine *e, int seq, dlab_step *out)
+{
+    out->preempted += e->batch.seqs[seq].finish == DLAB_FINISH_NONE;
+    dlab_engine_release_seq(e, seq);
+    e->batch.full = true;
 }
 
 /* Asks the batcher for slices until the store has room for them. */
-static dlab_status choose(dlab_engine *e, int *n, int32_t *preempted, dlab_error *err)
+static dlab_status choose(dlab_engine *e, int *n, dlab_step *out, dlab_error *err)
 {
     e->batch.full = false;
     for (;;) {
+        e->batch.pad_skipped = 0;
         DLAB_TRY(e->batcher->ops->next(e->batcher, &e->batch, e->slices, n, err));
         if (*n == 0) {
             return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
@@ -303,9 +318,7 @@ static dlab_status choose(dlab_engine *e, int *n, int32_t *preempted, dlab_error
         if (st != DLAB_EFULL) return st;
         const int victim = e->batcher->ops->victim(e->batcher, &e->batch);
         if (victim < 0) return st;
-        *preempted += e->batch.seqs[victim].finish == DLAB_FINISH_NONE;
-        dlab_engine_release_seq(e, victim);
-        e->batch.full = true;
+        preempt(e, victim, out);
     }
 }
 
@@ -326,32 +339,57 @@ static void report(const dlab_engine *e, const dlab_step_work *work, dlab_step *
     dlab_engine_kv(e, &out->kv);
 }
 
-dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
+/* Hands over what was produced; with batch.release: at_end, only when nobody of the batch is left. */
+static void hand_over(dlab_engine *e, dlab_step *out)
 {
-    *out = (dlab_step){.tokens = e->tokens,
-                       .admitted = e->batch.admitted,
-                       .admitted_cached = e->batch.admitted_cached,
-                       .slots = (int32_t)e->plan.plan.batch_size,
-                       .budget = (int32_t)e->plan.asked_budget};
-    e->batch.n_admitted = 0;
-    const uint64_t launches = e->fwd.dev->ops->launches(e->fwd.dev);
-    if (!dlab_engine_busy(e)) return DLAB_OK;
+    if (e->at_end && e->batch.n_live > 0) return;
+    out->n_tokens = (int32_t)e->n_kept;
+    e->n_kept = 0;
+}
+
+/* Slices → rows → tokens. */
+static dlab_status run_step(dlab_engine *e, dlab_step *out, dlab_error *err)
+{
     int n = 0;
-    DLAB_TRY(choose(e, &n, &out->preempted, err));
+    DLAB_TRY(choose(e, &n, out, err));
     out->n_admitted = e->batch.n_admitted;
+    out->pad_skipped = (int32_t)e->batch.pad_skipped;
     dlab_step_work work;
     dlab_step_want want = {.want = DLAB_WANT_SAMPLE};
     out->seqs = live_seqs(e);
     DLAB_TRY(dlab_step_execute(e, e->slices, n, &want, &work, err));
+    e->n_steps++;
     report(e, &work, out);
     for (int i = 0; i < e->desc->n_logits; i++) {
         DLAB_TRY(fork_follower(e, e->logit_seq[i], err));
-        DLAB_TRY(take_token(e, i, &e->tokens[out->n_tokens++], err));
+        DLAB_TRY(take_token(e, i, &e->tokens[e->n_kept++], err));
     }
     retire_ended(e);
     e->batcher->ops->settle(e->batcher, &e->batch);
     out->growths = (int32_t)(out->kv.n_growths - e->growths_seen);
     e->growths_seen = out->kv.n_growths;
+    out->swapped_out = e->swapped.n_out;
+    out->swapped_in = e->swapped.n_in;
+    out->swap_bytes = e->swapped.bytes;
+    memset(&e->swapped, 0, sizeof e->swapped);
+    return DLAB_OK;
+}
+
+dlab_status dlab_engine_step(dlab_engine *e, dlab_step *out, dlab_error *err)
+{
+    const dlab_batch_state *st = &e->batch;
+    *out = (dlab_step){.tokens = e->tokens,
+                       .admitted = st->admitted,
+                       .admitted_cached = st->admitted_cached,
+                       .slots = (int32_t)e->plan.plan.batch_size,
+                       .budget = (int32_t)e->plan.asked_budget,
+                       .waiting = (int32_t)dlab_min_i64(st->queue.n_places, INT32_MAX)};
+    e->batch.n_admitted = 0;
+    const uint64_t launches = e->fwd.dev->ops->launches(e->fwd.dev);
+    /* Of a batch whose last one was given up, what the others had is still to be handed over. */
+    const bool left_over = e->n_kept > 0 && st->n_live == 0;
+    if (!left_over && (st->n_live > 0 || (st->queue.n > 0 && !st->shut))) DLAB_TRY(run_step(e, out, err));
+    hand_over(e, out);
     out->launches = (int64_t)(e->fwd.dev->ops->launches(e->fwd.dev) - launches);
     return DLAB_OK;
 }

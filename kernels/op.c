@@ -188,7 +188,7 @@ static void logit_operands(dlab_op op, const dlab_op_args *u, operand_list *l)
         touch(l, a->logits, floats(a->n_logits, a->vocab), DLAB_READ);
         touch_rest(l, a->desc, DLAB_READ);
         touch(l, skip(a->tokens, a->first, sizeof(int32_t)), (size_t)a->n_logits * sizeof(int32_t), DLAB_WRITE);
-        if (a->temperature != 0) /* the largest logit is found without scratch */
+        if (a->draws) /* the largest logit is found without scratch */
             touch(l, a->work, 2 * floats(a->n_logits, a->vocab), DLAB_READ | DLAB_WRITE);
     } else {
         const dlab_score_args *a = &u->score;

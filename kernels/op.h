@@ -61,9 +61,12 @@ typedef struct {
 } dlab_desc_seg;
 
 typedef struct {
-    int32_t row;    /* which row's logits are wanted */
-    int32_t target; /* token to score, or −1 */
-    uint64_t draw;  /* the random number that sampling uses for this row (see sample) */
+    int32_t row;              /* which row's logits are wanted */
+    int32_t target;           /* token to score, or −1 */
+    uint64_t draw;            /* the random number that sampling uses for this row (see sample) … */
+    float temperature, top_p; /* … and how it is drawn: each row for itself */
+    int32_t top_k;
+    int32_t unused; /* 0: the entries stay aligned to 8 bytes without a gap */
 } dlab_desc_logit;
 
 #define DLAB_DESC_ARRAY(desc, type, field) ((const type *)((const char *)(desc) + (desc)->field))
@@ -310,15 +313,16 @@ typedef struct {
     int32_t first, n_logits, dim;
 } dlab_gather_args;
 
-/* tokens[first + i] (int32) for logits [n_logits, V] of logit rows first …:
+/* tokens[first + i] (int32) for logits [n_logits, V] of logit rows first …, each by its own temperature, top_k and top_p:
  *   temperature 0: the largest logit, the lowest id on a tie. Otherwise logits/temperature; keep the top_k largest (0: all);
  *   softmax; keep the shortest head of the sorted list whose sum reaches top_p (at least one); draw with
  *   u = (draw >> 11)·2⁻⁵³ from the cumulative sum in that order (descending, ties by id). Sums in double.
- * work: per row V · 8 bytes of scratch. NaN logits: token −1, which the engine reports as an error. */
+ * A row's token depends on nothing of the other rows. work: per row V · 8 bytes of scratch, if `draws`: where it is not set,
+ * every temperature is 0 and there need be none. NaN logits: token −1, which the engine reports as an error. */
 typedef struct {
     dlab_at logits, tokens, desc, work;
-    int32_t first, n_logits, vocab, top_k;
-    float temperature, top_p;
+    int32_t first, n_logits, vocab;
+    bool draws;
 } dlab_sample_args;
 
 /* nll[first + i] (f64, nats) = −log softmax(logits)[target] of the descriptor's logit row first + i; 0 where target is −1.

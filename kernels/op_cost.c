@@ -360,18 +360,26 @@ static void row_cost(dlab_op op, const dlab_op_args *u, dlab_op_cost *c)
     }
 }
 
-static void logit_cost(dlab_op op, const dlab_op_args *u, dlab_op_cost *c)
+/* Of n·V logits: compare; where the row has a temperature also divide, exponential, add. */
+static double sample_flops(const dlab_sample_args *a, const dlab_desc_head *desc)
+{
+    const dlab_desc_logit *rows = dlab_desc_logits(desc) + a->first;
+    double each = 0;
+    for (int32_t i = 0; i < a->n_logits; i++) each += rows[i].temperature != 0 ? 4 : 1;
+    return each * a->vocab;
+}
+
+static void logit_cost(dlab_op op, const dlab_op_args *u, const dlab_desc_head *desc, dlab_op_cost *c)
 {
     if (op == DLAB_OP_gather) { /* n·D in and out */
         const double n = (double)u->gather.n_logits * u->gather.dim;
         c->bytes_read += 4 * n;
         c->bytes_written += 4 * n;
-    } else if (op ==
-               DLAB_OP_sample) { /* n·V in, n ids out: compare; with a temperature also divide, exponential, add */
+    } else if (op == DLAB_OP_sample) { /* n·V in, n ids out */
         const double n = (double)u->sample.n_logits * u->sample.vocab;
         c->bytes_read += 4 * n;
         c->bytes_written += 4.0 * u->sample.n_logits;
-        c->flops += u->sample.temperature != 0 ? 4 * n : n;
+        c->flops += sample_flops(&u->sample, desc);
     } else { /* score: n·V in, n figures and ids out: compare, subtract, exponential, add */
         const double n = (double)u->score.n_logits * u->score.vocab;
         c->bytes_read += 4 * n;
@@ -409,7 +417,7 @@ void dlab_op_add_cost(dlab_op op, const void *args, const dlab_desc_head *desc, 
     case DLAB_OP_gather:
     case DLAB_OP_sample:
     case DLAB_OP_score:
-        logit_cost(op, args, out);
+        logit_cost(op, args, desc, out);
         break;
     default:
         row_cost(op, args, out);

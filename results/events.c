@@ -37,25 +37,135 @@ static bool deal_by_request(const dlab_ev_token *in, size_t n, dlab_ev_token *ou
     return true;
 }
 
-dlab_ev_token *dlab_events_tokens(const dlab_run *r, const dlab_metric_window *w, size_t *n)
+bool dlab_event_served(const dlab_ev_request *q) { return q->failure == DLAB_FAILURE_NONE; }
+
+static int compare_ids(const void *a, const void *b)
 {
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+typedef struct {
+    int64_t *ids; /* ascending; NULL where n is 0 */
+    size_t n;
+} id_set;
+
+/* False: no memory. */
+static bool failed_ids(const dlab_run *r, id_set *out)
+{
+    *out = (id_set){0};
+    for (size_t i = 0; i < r->n_requests; i++) out->n += !dlab_event_served(&r->requests[i]);
+    if (out->n == 0) return true;
+    out->ids = malloc(out->n * sizeof *out->ids);
+    if (!out->ids) return false;
+    out->n = 0;
+    for (size_t i = 0; i < r->n_requests; i++)
+        if (!dlab_event_served(&r->requests[i])) out->ids[out->n++] = r->requests[i].id;
+    qsort(out->ids, out->n, sizeof *out->ids, compare_ids);
+    return true;
+}
+
+static bool has_id(const id_set *s, int64_t id)
+{
+    return s->n > 0 && bsearch(&id, s->ids, s->n, sizeof *s->ids, compare_ids) != NULL;
+}
+
+dlab_ev_token *dlab_events_tokens(const dlab_run *r, const dlab_metric_window *w, bool all, size_t *n)
+{
+    id_set failed;
+    dlab_ev_token *in = NULL, *out = NULL;
     *n = 0;
-    if (r->n_tokens == 0) return NULL;
-    dlab_ev_token *in = malloc(r->n_tokens * sizeof *in), *out = calloc(r->n_tokens, sizeof *out);
-    if (!in || !out) {
-        free(in);
-        free(out);
-        return NULL;
+    if (r->n_tokens == 0 || !failed_ids(r, &failed)) return NULL;
+    in = malloc(r->n_tokens * sizeof *in);
+    out = in ? calloc(r->n_tokens, sizeof *out) : NULL;
+    for (size_t i = 0; out && i < r->n_tokens; i++) {
+        const dlab_ev_token *t = &r->tokens[i];
+        if (dlab_event_in_window(t, w) && isfinite(t->t) && (all || !has_id(&failed, t->request))) in[(*n)++] = *t;
     }
-    for (size_t i = 0; i < r->n_tokens; i++)
-        if (dlab_event_in_window(&r->tokens[i], w) && isfinite(r->tokens[i].t)) in[(*n)++] = r->tokens[i];
-    if (!deal_by_request(in, *n, out)) {
+    if (out && !deal_by_request(in, *n, out)) {
         memcpy(out, in, *n * sizeof *out);
         if (*n > 1) qsort(out, *n, sizeof *out, compare_tokens);
     }
+    free(failed.ids);
     free(in);
     return out;
 }
+
+/* ---- a request at a time -------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const dlab_ev_request *request;
+} request_ref;
+
+static int compare_requests(const void *a, const void *b)
+{
+    const request_ref *x = a, *y = b;
+    return (x->request->id > y->request->id) - (x->request->id < y->request->id);
+}
+
+/* By id, to go along with tokens that are in that order. malloc'd; NULL: no memory. */
+static request_ref *requests_by_id(const dlab_run *r)
+{
+    request_ref *q = malloc((r->n_requests + 1) * sizeof *q);
+    for (size_t i = 0; q && i < r->n_requests; i++) q[i].request = &r->requests[i];
+    if (q && r->n_requests > 1) qsort(q, r->n_requests, sizeof *q, compare_requests);
+    return q;
+}
+
+/* The request of this id at or behind *at, which moves there; NULL: the run has none. */
+static const dlab_ev_request *request_of(const dlab_run *r, const request_ref *by_id, size_t *at, int64_t id)
+{
+    while (*at < r->n_requests && by_id[*at].request->id < id) (*at)++;
+    return *at < r->n_requests && by_id[*at].request->id == id ? by_id[*at].request : NULL;
+}
+
+dlab_request_pace *dlab_events_paces(const dlab_run *r, const dlab_metric_window *w, size_t *n)
+{
+    size_t n_tokens, at = 0;
+    const bool whole = dlab_metric_window_is_all(w);
+    dlab_ev_token *t = dlab_events_tokens(r, w, false, &n_tokens);
+    request_ref *by_id = t ? requests_by_id(r) : NULL;
+    dlab_request_pace *out = by_id ? malloc((n_tokens + 1) * sizeof *out) : NULL;
+    *n = 0;
+    for (size_t i = 0, j; out && i < n_tokens; i = j) {
+        for (j = i + 1; j < n_tokens && t[j].request == t[i].request;) j++;
+        const dlab_ev_request *q = request_of(r, by_id, &at, t[i].request);
+        const int64_t seen = (int64_t)t[j - 1].index - t[i].index;
+        const int64_t made = whole && q && q->new_tokens > 0 ? q->new_tokens - 1 : seen;
+        out[(*n)++] = (dlab_request_pace){t[i].request, made > 0 ? (t[j - 1].t - t[i].t) / (double)made : NAN};
+    }
+    free(by_id);
+    free(t);
+    return out;
+}
+
+static int compare_output(const void *a, const void *b)
+{
+    const dlab_output *x = a, *y = b;
+    return (x->t > y->t) - (x->t < y->t);
+}
+
+dlab_output *dlab_events_output(const dlab_run *r, size_t *n)
+{
+    size_t at = 0;
+    dlab_ev_token *t = dlab_events_tokens(r, &DLAB_WINDOW_ALL, false, n);
+    request_ref *by_id = t ? requests_by_id(r) : NULL;
+    dlab_output *out = by_id ? malloc((*n + 1) * sizeof *out) : NULL;
+    for (size_t i = 0, j; out && i < *n; i = j) {
+        for (j = i + 1; j < *n && t[j].request == t[i].request;) j++;
+        const dlab_ev_request *q = request_of(r, by_id, &at, t[i].request);
+        const double each = !q || q->new_tokens == 0 ? 1
+                            : q->new_tokens < 0      ? NAN
+                                                     : (double)q->new_tokens / (double)(j - i);
+        for (size_t k = i; k < j; k++) out[k] = (dlab_output){t[k].t, each};
+    }
+    if (out && *n > 1) qsort(out, *n, sizeof *out, compare_output);
+    free(by_id);
+    free(t);
+    return out;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------------------------------- */
 
 /* A token is stamped when its step has ended and before the next begins, so it belongs to the last step that began
  * strictly before it (under a virtual clock the next step begins at that very instant). */
@@ -75,7 +185,9 @@ static size_t step_of(const dlab_run *r, double t)
 /* The last piece of a padded prompt can be all padding: that is the price of a prefill too. */
 static dlab_step_kind kind_of(const dlab_ev_step *s, const dlab_step_facts *f)
 {
-    bool prefill = f->n_first > 0 || s->prefill_rows > 0, decode = f->n_later > 0 || s->decode_rows > 0;
+    const bool told = s->prefill_rows > 0 || s->decode_rows > 0 || s->pad_rows > 0;
+    const bool prefill = told ? s->prefill_rows > 0 : f->n_first > 0,
+               decode = told ? s->decode_rows > 0 : f->n_later > 0;
     if (prefill && decode) return DLAB_STEP_MIXED;
     if (decode) return DLAB_STEP_DECODE;
     return prefill || s->pad_rows > 0 ? DLAB_STEP_PREFILL : DLAB_STEP_IDLE;
@@ -83,21 +195,24 @@ static dlab_step_kind kind_of(const dlab_ev_step *s, const dlab_step_facts *f)
 
 dlab_step_facts *dlab_events_steps(const dlab_run *r, const dlab_metric_window *w)
 {
-    if (r->n_steps == 0) return NULL;
+    id_set failed;
+    if (r->n_steps == 0 || !failed_ids(r, &failed)) return NULL;
     dlab_step_facts *facts = calloc(r->n_steps, sizeof *facts);
-    if (!facts) return NULL;
-    for (size_t i = 0; i < r->n_steps; i++) facts[i].in_window = true;
-    for (size_t i = 0; i < r->n_tokens; i++) {
+    for (size_t i = 0; facts && i < r->n_steps; i++) facts[i].in_window = true;
+    for (size_t i = 0; facts && i < r->n_tokens; i++) {
         const dlab_ev_token *t = &r->tokens[i];
         if (!isfinite(t->t)) continue;
         dlab_step_facts *f = &facts[step_of(r, t->t)];
-        if (t->index == 0)
+        if (t->index == 0) {
             f->n_first++;
-        else
+        } else {
             f->n_later++;
+            f->later_served += !has_id(&failed, t->request);
+        }
         if (!dlab_event_in_window(t, w)) f->in_window = false;
     }
-    for (size_t i = 0; i < r->n_steps; i++) facts[i].kind = kind_of(&r->steps[i], &facts[i]);
+    for (size_t i = 0; facts && i < r->n_steps; i++) facts[i].kind = kind_of(&r->steps[i], &facts[i]);
+    free(failed.ids);
     return facts;
 }
 
@@ -137,7 +252,7 @@ dlab_step_sum dlab_events_sum(const dlab_run *r, const dlab_step_facts *facts, i
         sum.seqs += s->seqs;
         sum.slots += s->slots;
         sum.launches += s->launches;
-        sum.later_tokens += facts ? facts[i].n_later : 0;
+        sum.later_tokens += facts ? facts[i].later_served : 0;
         sum.seconds += dlab_event_step_seconds(s);
         sum.bytes += s->bytes;
         sum.kv_bytes += s->kv_bytes;

@@ -10,10 +10,29 @@
 #define DLAB_METRIC_MISSING ((dlab_metric_value){.value = NAN})
 
 bool dlab_event_in_window(const dlab_ev_token *t, const dlab_metric_window *w);
-/* The run's tokens inside the window, by request and index; those without a time are left out. malloc'd, NULL when there
- * are none (or memory is out: the metric is then missing). */
-dlab_ev_token *dlab_events_tokens(const dlab_run *r, const dlab_metric_window *w, size_t *n);
+/* Neither the times nor the tokens of a request that failed are in any figure but the failures' own. */
+bool dlab_event_served(const dlab_ev_request *q);
+/* The run's tokens inside the window, by request and index; those without a time are left out, and unless all is set those
+ * of failed requests. malloc'd, NULL when there are none (or memory is out: the metric is then missing). */
+dlab_ev_token *dlab_events_tokens(const dlab_run *r, const dlab_metric_window *w, bool all, size_t *n);
 
+/* How fast the tokens of one served request came. */
+typedef struct {
+    int64_t id;
+    double tpot; /* (t_last - t_first)/(n - 1); NaN: n < 2. Over all of them n is what the request's row says, which may
+                    differ from the tokens that came (a server's own count); in a narrower window what lies in it */
+} dlab_request_pace;
+/* One row a served request with a token in the window, by id. malloc'd or NULL, as above. */
+dlab_request_pace *dlab_events_paces(const dlab_run *r, const dlab_metric_window *w, size_t *n);
+
+/* What came out, by time: a token of a served request, or its share of what the request's row counts. */
+typedef struct {
+    double t, tokens;
+} dlab_output;
+dlab_output *dlab_events_output(const dlab_run *r, size_t *n);
+
+/* What its rows say. Its tokens say it only where there are no rows (a target that does not tell): with batch.release
+ * at_end all tokens of a batch come in the step that ends it. */
 typedef enum {
     DLAB_STEP_IDLE,    /* no rows, no tokens */
     DLAB_STEP_PREFILL, /* works towards first tokens, nothing else; padding of prompts alone is that too */
@@ -24,6 +43,7 @@ typedef enum {
 typedef struct {
     dlab_step_kind kind;
     int64_t n_first, n_later; /* tokens of index 0, and after it, that the step made */
+    int64_t later_served;     /* those of n_later whose request was served */
     bool in_window;           /* none of its tokens lies outside the window */
 } dlab_step_facts;
 

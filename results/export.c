@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "results/diagnosis.h"
 #include "results/grid.h"
 #include "results/metric.h"
 #include "results/record_parts.h"
@@ -32,20 +33,21 @@ typedef struct {
     column *columns;
     row *rows;
     double *values; /* [n_rows, n_columns] */
-    char **texts;   /* as a person reads the values; NULL where the text lies in the record */
+    char **texts;   /* as a person reads the values, and what is made here; NULL where the text lies in the record */
     size_t n_columns, n_rows;
 } sheet;
 
-enum { F_LABEL, F_STATUS, F_REASON, F_WARNINGS, F_KEY, F_RUNS, F_PLANNED, F_REPEAT };
+enum { F_LABEL, F_STATUS, F_REASON, F_WARNINGS, F_DIAGNOSIS, F_KEY, F_RUNS, F_PLANNED, F_REPEAT };
 static const struct {
     const char *name;
     int which;
     bool numeric, points, runs; /* in which of the two kinds of export */
 } fields[] = {
-    {"label", F_LABEL, false, true, true},        {"repeat", F_REPEAT, true, false, true},
-    {"status", F_STATUS, false, true, true},      {"reason", F_REASON, false, true, true},
-    {"warnings", F_WARNINGS, false, true, false}, {"key", F_KEY, false, false, true},
-    {"n_runs", F_RUNS, true, true, false},        {"n_planned", F_PLANNED, true, true, false},
+    {"label", F_LABEL, false, true, true},          {"repeat", F_REPEAT, true, false, true},
+    {"status", F_STATUS, false, true, true},        {"reason", F_REASON, false, true, true},
+    {"warnings", F_WARNINGS, false, true, false},   {"key", F_KEY, false, false, true},
+    {"n_runs", F_RUNS, true, true, false},          {"n_planned", F_PLANNED, true, true, false},
+    {"diagnosis", F_DIAGNOSIS, false, true, false},
 };
 
 enum { S_MEDIAN, S_SD, S_N, S_SAMPLES };
@@ -187,6 +189,8 @@ static bool fill(sheet *s)
     for (size_t c = 0; c < s->n_columns; c++) {
         column *col = &s->columns[c];
         if (col->kind == AXIS) col->numeric = all_numbers(s, c);
+        for (size_t r = 0; col->kind == TEXT && col->which == F_DIAGNOSIS && r < s->n_rows; r++)
+            if (dlab_diagnosis_text(s->rows[r].point, &s->texts[r * s->n_columns + c], NULL) != DLAB_OK) return false;
         for (size_t r = 0; col->numeric && r < s->n_rows; r++) {
             size_t at = r * s->n_columns + c;
             char text[48] = "";
@@ -221,8 +225,8 @@ static double sheet_value(const void *ctx, size_t r, size_t c)
 static const char *sheet_text(const void *ctx, size_t r, size_t c)
 {
     const sheet *s = ctx;
-    if (s->columns[c].numeric) return s->texts[r * s->n_columns + c];
-    return word(&s->rows[r], &s->columns[c]);
+    const char *made = s->texts[r * s->n_columns + c];
+    return made ? made : word(&s->rows[r], &s->columns[c]);
 }
 
 /* ---- rendering ------------------------------------------------------------------------------------------------------ */

@@ -91,7 +91,7 @@ static size_t number_of(const dlab_metric *m)
     return n;
 }
 
-static bool window_is_all(const dlab_metric_window *w)
+bool dlab_metric_window_is_all(const dlab_metric_window *w)
 {
     return w->first <= 0 && w->last == INT32_MAX && w->first_request == INT64_MIN && w->last_request == INT64_MAX;
 }
@@ -99,7 +99,7 @@ static bool window_is_all(const dlab_metric_window *w)
 void dlab_metric_run(const dlab_metric *m, const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
 {
     *out = (dlab_metric_value){.value = NAN};
-    if (r->metrics && (!m->windowed || window_is_all(w)))
+    if (r->metrics && (!m->windowed || dlab_metric_window_is_all(w)))
         *out = r->metrics[number_of(m)];
     else if (!r->dropped)
         m->compute(r, w, out);

@@ -44,6 +44,7 @@ size_t dlab_metric_all(const dlab_metric **out, size_t cap);
 
 /* The default. */
 #define DLAB_WINDOW_ALL ((dlab_metric_window){0, INT32_MAX, INT64_MIN, INT64_MAX})
+bool dlab_metric_window_is_all(const dlab_metric_window *w);
 
 /* One run's value. From what dlab_run_summarize kept where that is the same. */
 void dlab_metric_run(const dlab_metric *m, const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out);

@@ -11,7 +11,7 @@
 #include "results/peer.h"
 #include "results/run.h"
 
-#define DLAB_SCHEMA_VERSION     3
+#define DLAB_SCHEMA_VERSION     4
 #define DLAB_SCHEMA_VERSION_MIN 1 /* the oldest that is read */
 
 typedef struct {

@@ -1,4 +1,4 @@
-/* One run: attributes, effective settings, five tables. */
+/* One run: attributes, effective settings, six tables. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +18,21 @@ static const dlab_h5_column request_columns[] = {
     I64(dlab_ev_request, prompt_tokens, "tok", "tokens of the prompt"),
     I64_IF(dlab_ev_request, depth_tokens, "tok", "tokens already in the cache at the start", DLAB_H5_UNKNOWN),
     I64(dlab_ev_request, new_tokens, "tok", "tokens produced"),
+    I64_IF(dlab_ev_request, asked_tokens, "tok", "tokens asked for; -1: unknown", DLAB_H5_UNKNOWN),
     I64_IF(dlab_ev_request, cached_tokens, "tok", "tokens of the prompt found in the prefix cache; -1: unknown",
            DLAB_H5_UNKNOWN),
     F64(dlab_ev_request, t_sched, "ns", "when it should arrive, since the run's start"),
     F64_IF(dlab_ev_request, t_submit, "ns", "when it was handed over", DLAB_H5_UNKNOWN),
     F64_IF(dlab_ev_request, t_admit, "ns", "when its first step began to be put together", DLAB_H5_UNKNOWN),
     F64(dlab_ev_request, t_first, "ns", "when its first token was there"),
-    F64(dlab_ev_request, t_done, "ns", "when its last token was there; NaN: not finished"),
+    F64(dlab_ev_request, t_done, "ns", "when its last token was there, or when it failed; NaN: not finished"),
     I32(dlab_ev_request, finish, "1", "0 unfinished, 1 length, 2 end of sequence"),
+    I32_IF(dlab_ev_request, failure, "1", "0 none, 1 refused, 2 timeout, 3 http, 4 broken, 5 rejected, 6 aborted",
+           DLAB_H5_ZERO),
+    I32_IF(dlab_ev_request, http_status, "1", "status of the server's answer; 0: none", DLAB_H5_ZERO),
+    I32_IF(dlab_ev_request, priority, "1", "larger goes first where the policy is priority", DLAB_H5_ZERO),
+    I32_IF(dlab_ev_request, turn, "1", "turn of its conversation, from 0", DLAB_H5_ZERO),
+    I64_IF(dlab_ev_request, conversation, "1", "id of its conversation's first request; -1: unknown", DLAB_H5_UNKNOWN),
 };
 static const dlab_h5_column token_columns[] = {
     I64(dlab_ev_token, request, "1", "id of the request"),
@@ -59,9 +66,17 @@ static const dlab_h5_column step_columns[] = {
     I64_IF(dlab_ev_step, kv_unusable, "B", "those of the free bytes that no sequence can ever be given",
            DLAB_H5_UNKNOWN),
     I64_IF(dlab_ev_step, kv_shared, "B", "what kv_reserved would be more if sequences shared nothing", DLAB_H5_UNKNOWN),
-    I32_IF(dlab_ev_step, preempted, "1", "sequences that gave their place back, to be computed again", DLAB_H5_UNKNOWN),
+    I32_IF(dlab_ev_step, preempted, "1", "sequences that gave their place back, to be computed again or copied back",
+           DLAB_H5_UNKNOWN),
     I32_IF(dlab_ev_step, growths, "1", "reallocations of the KV store", DLAB_H5_UNKNOWN),
     I32_IF(dlab_ev_step, nonfinite, "1", "rows in which NaN or infinity came up, padding left out", DLAB_H5_UNKNOWN),
+    I32_IF(dlab_ev_step, waiting, "1", "requests queued when it began; -1: unknown", DLAB_H5_UNKNOWN),
+    I32_IF(dlab_ev_step, pad_skipped, "1", "rows that padding would have taken, and did not; -1: unknown",
+           DLAB_H5_UNKNOWN),
+    I32_IF(dlab_ev_step, swapped_out, "1", "sequences copied out of the KV store, of those preempted; -1: unknown",
+           DLAB_H5_UNKNOWN),
+    I32_IF(dlab_ev_step, swapped_in, "1", "sequences copied back into the KV store; -1: unknown", DLAB_H5_UNKNOWN),
+    I64_IF(dlab_ev_step, swap_bytes, "B", "copied out of the KV store and back; -1: unknown", DLAB_H5_UNKNOWN),
 };
 static const dlab_h5_column memory_columns[] = {
     F64(dlab_ev_memory, t, "ns", "since the run's start"),
@@ -129,6 +144,7 @@ static const struct {
     {"kv_copies", offsetof(dlab_run, kv_copies)},
     {"kv_hit_tokens", offsetof(dlab_run, kv_hit_tokens)},
     {"kv_asked_tokens", offsetof(dlab_run, kv_asked_tokens)},
+    {"kv_cached_start", offsetof(dlab_run, kv_cached_start)},
     {"memory_limit", offsetof(dlab_run, memory_limit)},
     {"weight_bytes", offsetof(dlab_run, weight_bytes)},
     {"quality_bytes", offsetof(dlab_run, quality_bytes)},
@@ -151,6 +167,7 @@ static dlab_status put_attributes(const dlab_h5_out *o, hid_t group, const dlab_
         memcpy(&value, (const char *)run + facts[i].at, sizeof value);
         DLAB_TRY(dlab_h5_put_i64(o, group, facts[i].name, value, err));
     }
+    DLAB_TRY(dlab_h5_put_str(o, group, "load_shape", run->load_shape, err));
     DLAB_TRY(dlab_h5_put_f64(o, group, "kv_token_bytes", run->kv_token_bytes, err));
     DLAB_TRY(dlab_h5_put_f64(o, group, "peaks_measured", run->peaks_measured, err));
     DLAB_TRY(dlab_h5_put_str(o, group, "quality_protocol", run->quality_protocol, err));
@@ -220,6 +237,7 @@ static dlab_status get_attributes(const dlab_h5_in *in, hid_t group, dlab_run *r
     DLAB_TRY(dlab_h5_get_f64(in, group, "t_end", &run->t_end, err));
     for (size_t i = 0; i < N_OF(facts); i++)
         DLAB_TRY(dlab_h5_get_i64_if(in, group, facts[i].name, fact_of(run, i), err));
+    DLAB_TRY(dlab_h5_get_str_if(in, group, "load_shape", run->load_shape, sizeof run->load_shape, err));
     DLAB_TRY(dlab_h5_get_f64_if(in, group, "kv_token_bytes", &run->kv_token_bytes, err));
     DLAB_TRY(dlab_h5_get_f64_if(in, group, "peaks_measured", &run->peaks_measured, err));
     DLAB_TRY(dlab_h5_get_str(in, group, "quality_protocol", run->quality_protocol, sizeof run->quality_protocol, err));

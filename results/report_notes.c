@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "results/diagnosis.h"
 #include "results/events.h"
 #include "results/report_parts.h"
 
@@ -135,6 +136,33 @@ static void note_statuses(const dlab_record *r, dlab_notes *out)
     }
 }
 
+#define DIAGNOSES_MAX 12 /* points; of more a reader asks by name */
+
+/* A line a point. Without peaks every one of them would say the same: that is said once. */
+static void note_diagnoses(const dlab_record *r, dlab_notes *out)
+{
+    size_t unknown = 0, known = 0;
+    for (size_t i = 0; i < r->n_points && out->status == DLAB_OK; i++) {
+        const dlab_point_result *p = &r->points[i];
+        dlab_diagnosis d;
+        out->status = dlab_diagnose((const dlab_run *const *)p->runs, p->n_runs, &d, out->err);
+        if (out->status != DLAB_OK || d.n == 0) continue;
+        const bool two = d.n > 1 && d.items[1].cause != DLAB_CAUSE_UNCALIBRATED;
+        if (d.items[0].cause == DLAB_CAUSE_UNCALIBRATED) {
+            unknown++;
+            continue;
+        }
+        known++;
+        if (r->n_points <= DIAGNOSES_MAX)
+            dlab_note(out, "%s: %s%s%s", p->label, d.items[0].text, two ? "; " : "", two ? d.items[1].text : "");
+    }
+    if (known > 0 && r->n_points > DIAGNOSES_MAX)
+        dlab_note(out, "what bounds each of the %zu points: `dlab show RECORD.h5 --diagnose`", r->n_points);
+    if (unknown > 0)
+        dlab_note(out, "what bounds decoding is not known of %zu of %zu points: not calibrated, see `dlab calibrate`",
+                  unknown, r->n_points);
+}
+
 static void note_claims(const dlab_report_spec *s, dlab_notes *out)
 {
     for (size_t i = 0; i < s->n_claims; i++) {
@@ -182,6 +210,7 @@ void dlab_report_notes(const dlab_record *r, const dlab_report_spec *s, dlab_not
     note_windows(r, s, out);
     note_missing_baselines(r, s, out);
     note_statuses(r, out);
+    note_diagnoses(r, out);
     note_small_samples(r, s, out);
     note_claims(s, out);
     note_progress(r, out);

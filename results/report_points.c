@@ -78,7 +78,7 @@ typedef struct {
 static reaches reaches_of(const dlab_run *r)
 {
     size_t n_tokens;
-    dlab_ev_token *t = dlab_events_tokens(r, &DLAB_WINDOW_ALL, &n_tokens);
+    dlab_ev_token *t = dlab_events_tokens(r, &DLAB_WINDOW_ALL, false, &n_tokens);
     reaches out = {.items = t ? malloc((n_tokens + 1) * sizeof *out.items) : NULL, .n_runs = 1};
     for (size_t i = 0; out.items && i < n_tokens; i++)
         if (i + 1 == n_tokens || t[i + 1].request != t[i].request)

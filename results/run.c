@@ -25,6 +25,16 @@ dlab_run_status dlab_run_status_parse(const char *text)
     return (dlab_run_status)s;
 }
 
+const char *dlab_failure_text(dlab_failure f)
+{
+    static const char *const texts[] = {
+#define DLAB_FAILURE_TEXT(name, text) text,
+        DLAB_FAILURE_LIST(DLAB_FAILURE_TEXT)
+#undef DLAB_FAILURE_TEXT
+    };
+    return (unsigned)f < DLAB_FAILURE_N ? texts[f] : "unknown";
+}
+
 int dlab_run_status_fails(dlab_run_status s) { return (unsigned)s < DLAB_RUN_STATUS_N ? statuses[s].fails : 1; }
 
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
@@ -96,6 +106,7 @@ void dlab_run_init(dlab_run *r)
     for (int p = 0; p < DLAB_POOL_N; p++) r->pool_peak[p] = -1;
     r->mem_peak = r->rss_peak = r->kv_pool = r->weight_bytes = -1;
     r->kv_growths = r->kv_growth_ns = r->kv_evictions = r->kv_copies = r->kv_hit_tokens = r->kv_asked_tokens = -1;
+    r->kv_cached_start = -1;
     r->kv_token_bytes = r->peaks_measured = NAN;
     r->peaks_quick = -1;
 }

@@ -32,12 +32,34 @@ const char *dlab_run_status_text(dlab_run_status s);
 dlab_run_status dlab_run_status_parse(const char *text); /* DLAB_RUN_STATUS_N if unknown */
 int dlab_run_status_fails(dlab_run_status s);
 
+/* How a request ended that was not served. name, text */
+#define DLAB_FAILURE_LIST(X)                                                                                           \
+    X(NONE, "none")         /* served, or not ended */                                                                 \
+    X(REFUSED, "refused")   /* no connection */                                                                        \
+    X(TIMEOUT, "timeout")   /* no answer, or no end of it, in time */                                                  \
+    X(HTTP, "http")         /* an answer with a status other than 200: http_status */                                  \
+    X(BROKEN, "broken")     /* the stream ended early, or is none */                                                   \
+    X(REJECTED, "rejected") /* the engine can never serve it (too long, or over the budget) */                         \
+    X(ABORTED, "aborted")   /* given up by us */
+
+typedef enum {
+#define DLAB_FAILURE_ENUM(name, text) DLAB_FAILURE_##name,
+    DLAB_FAILURE_LIST(DLAB_FAILURE_ENUM)
+#undef DLAB_FAILURE_ENUM
+        DLAB_FAILURE_N
+} dlab_failure;
+const char *dlab_failure_text(dlab_failure f);
+
 typedef struct {
-    int64_t id, prompt_tokens, depth_tokens; /* depth: tokens already in the cache at the start */
-    int64_t new_tokens;                      /* produced, not asked for */
-    int64_t cached_tokens;                   /* of the prompt, found in the prefix cache; −1: unknown */
-    double t_sched, t_submit, t_admit, t_first, t_done;
-    int32_t finish; /* 0 unfinished, 1 length, 2 end of sequence */
+    int64_t id, prompt_tokens, depth_tokens;            /* depth: tokens already in the cache at the start */
+    int64_t new_tokens;                                 /* produced, not asked for; −1: a server did not tell */
+    int64_t asked_tokens;                               /* asked for; −1: unknown */
+    int64_t cached_tokens;                              /* of the prompt, found in the prefix cache; −1: unknown */
+    double t_sched, t_submit, t_admit, t_first, t_done; /* of a failed one t_done is when it failed */
+    int32_t finish;                                     /* 0 unfinished, 1 length, 2 end of sequence */
+    int32_t failure, http_status;                       /* dlab_failure; 0: no answer */
+    int32_t priority, turn;                             /* turn of its conversation, from 0 */
+    int64_t conversation;                               /* the id of its first turn */
 } dlab_ev_request;
 
 typedef struct {
@@ -59,6 +81,10 @@ typedef struct {
     /* bytes, after the step; dlab_kv_stats of engine/engine.h. pool = reserved + cached + free; unusable is part of free */
     int64_t kv_reserved, kv_used, kv_cached, kv_free, kv_unusable, kv_shared;
     int32_t preempted, growths, nonfinite; /* nonfinite: rows in which NaN or infinity came up */
+    int32_t waiting;                       /* requests queued when it began; −1: unknown */
+    int32_t pad_skipped;                   /* rows that padding would have taken, and did not; −1: unknown */
+    int32_t swapped_out, swapped_in;       /* sequences copied out of the store and back; −1: unknown */
+    int64_t swap_bytes;                    /* −1: unknown */
 } dlab_ev_step;
 
 typedef struct {
@@ -114,8 +140,10 @@ typedef struct {
     int64_t rss_peak;               /* of the process, bytes; −1: unknown */
     int64_t kv_pool, kv_growths, kv_growth_ns;
     int64_t kv_evictions, kv_copies, kv_hit_tokens, kv_asked_tokens; /* of this run; −1: unknown */
-    double kv_token_bytes; /* K4: bytes of a token of one sequence by the formula; NaN: unknown */
-    int64_t memory_limit;  /* 0: none */
+    double kv_token_bytes;   /* K4: bytes of a token of one sequence by the formula; NaN: unknown */
+    int64_t memory_limit;    /* 0: none */
+    int64_t kv_cached_start; /* bytes of cached prefixes when the run began; −1: unknown */
+    char load_shape[16];     /* workload.kind as run: "batch", "closed", "open", "trace"; "": unknown */
     int64_t weight_bytes;
     double peaks_measured;      /* when the peaks were, unix seconds; NaN: unknown */
     int64_t peaks_quick;        /* 1: in passing, 0: by `dlab calibrate`; −1: unknown */

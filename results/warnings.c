@@ -68,6 +68,28 @@ static void warn_of_peaks(dlab_point_result *p)
     }
 }
 
+#define DELIVERY_MIN 0.99 /* of the intended rate */
+
+/* The run that fell short most. */
+static void warn_of_delivery(dlab_point_result *p)
+{
+    const dlab_metric *delivery = dlab_metric_find("delivery");
+    dlab_metric_value worst = {.value = 1}, v, intended, achieved;
+    const dlab_run *of = NULL;
+    for (size_t i = 0; i < p->n_runs; i++) {
+        if (!p->runs[i] || !dlab_run_counts(p->runs[i])) continue;
+        dlab_metric_run(delivery, p->runs[i], &DLAB_WINDOW_ALL, &v);
+        if (!(v.value < worst.value)) continue;
+        worst = v;
+        of = p->runs[i];
+    }
+    if (!of || worst.value >= DELIVERY_MIN) return;
+    dlab_metric_run(dlab_metric_find("rate_intended"), of, &DLAB_WINDOW_ALL, &intended);
+    dlab_metric_run(dlab_metric_find("rate_achieved"), of, &DLAB_WINDOW_ALL, &achieved);
+    add(p, "%.4g requests a second were sent, not the %.4g intended (%.3g %%): the load is less than it is called",
+        achieved.value, intended.value, 100 * worst.value);
+}
+
 void dlab_point_warn(dlab_point_result *p)
 {
     const double preempted = most(p, "preemptions");
@@ -81,5 +103,6 @@ void dlab_point_warn(dlab_point_result *p)
     if (nonfinite > 0)
         add(p, "NaN or infinity came up in %.0f row%s of a run (K9): the tokens that came of it mean nothing",
             nonfinite, nonfinite > 1 ? "s" : "");
+    warn_of_delivery(p);
     warn_of_peaks(p);
 }

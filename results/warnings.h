@@ -1,4 +1,5 @@
-/* What a reader must know of a point that is `ok`: articles K8 and K9 watch for it. */
+/* What a reader must know of a point that is `ok`: articles K8 and K9 watch for it, peaks that were too low, a load that was
+ * not delivered. */
 #ifndef DLAB_RESULTS_WARNINGS_H
 #define DLAB_RESULTS_WARNINGS_H
 

@@ -20,6 +20,8 @@ libpcre2-dev    | pc libpcre2-8         | splits text for tokenizers
 libutf8proc-dev | pc libutf8proc        | normalises Unicode
 libxxhash-dev   | pc libxxhash          | keys of runs and blocks
 libhdf5-dev     | pc hdf5               | writes records
+libmicrohttpd-dev    | pc libmicrohttpd | serves over HTTP
+libcurl4-openssl-dev | pc libcurl       | asks servers over HTTP
 check           | pc check              | the frame of the C tests
 "
 demo="

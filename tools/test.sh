@@ -14,6 +14,13 @@ else
     say "no Python packages: the checks that read our files with h5py will be skipped."
 fi
 
+# Those that let other people's clients talk to our server ask for this one.
+if python=$(tools/venv.sh tools/requirements-clients.txt); then
+    export DLAB_CLIENTS=$python
+else
+    say "no Python packages: the openai and locust clients will be skipped."
+fi
+
 if [ -z "${DLAB_MODEL:-}" ]; then
     status=0
     model=$(tools/fetch_model.sh) || status=$?

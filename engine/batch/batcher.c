@@ -38,11 +38,15 @@ static void begin_sequence(dlab_seq *s, const dlab_engine_request *r, int32_t sa
     s->open = s->running = true;
     s->leader = leader;
     s->finish = DLAB_FINISH_NONE;
+    s->origin = r->id;
     s->request = r->id + sample;
     s->max_new = r->max_new;
     s->n_new = 0;
     s->eos = r->eos;
     s->seed = r->seed + (uint64_t)sample;
+    s->temperature = r->temperature;
+    s->top_p = r->top_p;
+    s->top_k = r->top_k;
 }
 
 static void take_back(dlab_seq *s, int64_t n_prompt)
@@ -52,42 +56,128 @@ static void take_back(dlab_seq *s, int64_t n_prompt)
     s->open = s->primed;
 }
 
-dlab_status dlab_batch_admit(dlab_batch_state *st, int *seqs, int *n, dlab_error *err)
+/* ---- room ---------------------------------------------------------------------------------------------------------- */
+
+int64_t dlab_batch_running(const dlab_batch_state *st, const int *seqs, int n)
 {
-    dlab_queued *q = st->head;
-    if (!q) return DLAB_OK;
+    int64_t running = 0;
+    for (int i = 0; i < n; i++) running += dlab_seq_runs(&st->seqs[seqs[i]]);
+    return running;
+}
+
+/* Room for n_tokens more, and for what the running ones and the new ones will want soon: who comes too early is sent away
+ * again, and all its computing was for nothing. A store that reserves whole sequences says so itself. */
+static bool has_room(const dlab_batch_state *st, int64_t n_tokens, int64_t running, int64_t more)
+{
+    return running == 0 || st->slack == 0 || st->room(st->ctx) >= n_tokens + (running + more) * st->slack;
+}
+
+/* What a sequence counts for in batch.budget: lengths. */
+static int64_t length_of(const dlab_seq *s) { return s->n_ids - s->n_new + s->max_new; }
+
+/* ---- who starts ---------------------------------------------------------------------------------------------------- */
+
+/* Chooses as many free sequences as the request has samples; false: there are not so many. */
+static bool choose_seqs(const dlab_batch_state *st, const dlab_engine_request *r, int samples, int *seqs)
+{
+    seqs[0] = first_seq(st, r->primed);
+    for (int j = 1; j < samples && seqs[j - 1] >= 0; j++) seqs[j] = free_seq(st, seqs[j - 1]);
+    return seqs[samples - 1] >= 0;
+}
+
+/* The batch, its budget and the store have room for it, as far as that is known beforehand. A prompt may be in the prefix
+ * cache: only looking it up will tell. */
+static bool may_start(const dlab_batch_state *st, const dlab_queued *q, int64_t running, int n)
+{
+    const int64_t samples = dlab_queued_places(q);
     const dlab_engine_request *r = &q->request;
-    const int samples = r->samples > 1 ? r->samples : 1;
-    if (*n + samples > st->batch_size) return DLAB_OK;
-    const int first = first_seq(st, r->primed);
-    if (first < 0) return DLAB_OK;
-    seqs[*n] = first;
-    for (int j = 1, at = first; j < samples; j++) {
-        at = free_seq(st, at);
-        if (at < 0) return DLAB_OK;
-        seqs[*n + j] = at;
-    }
-    dlab_seq *leader = &st->seqs[first];
+    if (n + samples > st->batch_size) return false;
+    const int64_t primed = r->primed >= 0 ? st->seqs[r->primed].n_primed : 0;
+    const int64_t lengths = samples * (primed + r->n_prompt + r->max_new);
+    if (st->max_lengths > 0 && st->lengths + lengths > st->max_lengths) return false;
+    return has_room(st, st->looks_up ? 0 : r->n_prompt, running, samples);
+}
+
+dlab_status dlab_batch_admit(dlab_batch_state *st, int64_t running, int *seqs, int *n, dlab_error *err)
+{
+    const dlab_queued *q = st->shut ? NULL : dlab_queue_first(&st->queue);
+    if (!q || !may_start(st, q, running, *n)) return DLAB_OK;
+    const dlab_engine_request *r = &q->request;
+    const int samples = (int)dlab_queued_places(q);
+    int *mine = seqs + *n;
+    if (!choose_seqs(st, r, samples, mine)) return DLAB_OK;
+    dlab_seq *leader = &st->seqs[mine[0]];
     const int64_t live_before = leader->n_live; /* of a primed prefix: not a hit */
     begin_sequence(leader, r, 0, -1);
-    const dlab_status status = st->open(st->ctx, first, 1, err);
+    const dlab_status status = st->open(st->ctx, mine[0], 1, err);
     if (status != DLAB_OK) {
         take_back(leader, r->n_prompt);
         return status == DLAB_EFULL ? DLAB_OK : status;
     }
-    for (int j = 1; j < samples; j++) begin_sequence(&st->seqs[seqs[*n + j]], r, j, first);
+    for (int j = 1; j < samples; j++) begin_sequence(&st->seqs[mine[j]], r, j, mine[0]);
     for (int j = 0; j < samples; j++) {
         st->admitted[st->n_admitted] = r->id + j;
         st->admitted_cached[st->n_admitted++] = leader->n_live - live_before;
+        st->lengths += length_of(&st->seqs[mine[j]]);
     }
     if (st->looks_up) {
         st->asked_tokens += r->n_prompt;
         st->hit_tokens += leader->n_live - live_before;
     }
+    st->n_live += samples;
     *n += samples;
-    st->head = q->next;
-    if (!st->head) st->tail = NULL;
-    q->next = st->spare;
-    st->spare = q;
+    dlab_queue_pop(&st->queue);
     return DLAB_OK;
+}
+
+/* ---- who gives way, and comes back --------------------------------------------------------------------------------- */
+
+/* An ended sequence that still holds its place, or −1. */
+static int ended_holder(const dlab_batch_state *st, const int *seqs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const dlab_seq *s = &st->seqs[seqs[i]];
+        if (s->finish != DLAB_FINISH_NONE && s->held) return seqs[i];
+    }
+    return -1;
+}
+
+dlab_status dlab_batch_resume(dlab_batch_state *st, const int *seqs, int n, bool *all, dlab_error *err)
+{
+    int64_t running = dlab_batch_running(st, seqs, n);
+    *all = false;
+    for (int i = 0; i < n; i++) {
+        const dlab_seq *s = &st->seqs[seqs[i]];
+        if (s->held || s->leader >= 0 || s->finish != DLAB_FINISH_NONE) continue;
+        dlab_status status;
+        while ((status = has_room(st, s->n_ids, running, 1) ? st->open(st->ctx, seqs[i], 1, err) : DLAB_EFULL) ==
+               DLAB_EFULL) {
+            const int ended = ended_holder(st, seqs, n);
+            if (ended < 0) return DLAB_OK; /* nor would a younger one be let past it */
+            st->release(st->ctx, ended);
+        }
+        DLAB_TRY(status);
+        running++;
+    }
+    *all = true;
+    return DLAB_OK;
+}
+
+int dlab_batch_victim(const dlab_batch_state *st, const int *seqs, int n)
+{
+    const int ended = ended_holder(st, seqs, n);
+    if (ended >= 0) return ended;
+    int oldest = 0;
+    while (oldest < n && !dlab_seq_runs(&st->seqs[seqs[oldest]])) oldest++;
+    for (int i = n - 1; i > oldest; i--) {
+        if (dlab_seq_runs(&st->seqs[seqs[i]])) return seqs[i];
+    }
+    return -1;
+}
+
+void dlab_batch_end(dlab_batch_state *st, dlab_seq *s, dlab_finish how)
+{
+    s->finish = how;
+    st->n_live--;
+    st->lengths -= length_of(s);
 }

@@ -29,6 +29,10 @@ typedef struct {
     int64_t n_evictions, n_copies;
 } dlab_kv_paged;
 
+/* Members of dlab_kv_store_ops that have a file of their own (engine/kv/paged_swap.c). */
+void dlab_kv_paged_measure(const dlab_kv_store *s, int seq, dlab_kv_image *out);
+dlab_status dlab_kv_paged_swap(dlab_kv_store *s, int seq, dlab_kv_image *image, dlab_kv_cursor *c, dlab_error *err);
+
 /* dlab_block_pool_check for the store, and its own books; DLAB_EINTERNAL says what is wrong. */
 dlab_status dlab_kv_paged_check(const dlab_kv_store *s, dlab_error *err);
 

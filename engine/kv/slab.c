@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "engine/kv/swap.h"
 
 static dlab_kv_slab *self(dlab_kv_store *s) { return (dlab_kv_slab *)s; }
 static const dlab_kv_slab *view_of(const dlab_kv_store *s) { return (const dlab_kv_slab *)s; }
@@ -157,21 +158,29 @@ static region region_at(const dlab_kv_slab *s, const dlab_kv_layout *l, dlab_buf
     return (region){buf, index * region_bytes(&s->cfg, l, cap), dlab_kv_round_cap(l, cap)};
 }
 
-/* The first `tokens` of a region. Scales lie behind the elements of all the tokens that a region has room for, so where the
- * capacities differ each part has a way of its own. */
+/* Bytes of the first `tokens` of a region: elements, and scales, which lie behind the elements of all the tokens that a region
+ * has room for. Where capacities differ each part has a way of its own. */
+typedef struct {
+    int64_t elements, scales;
+} parts;
+
+static parts parts_of(const dlab_kv_config *cfg, const dlab_kv_layout *l, int64_t tokens)
+{
+    const int64_t dim = cfg->head_dim, n = dlab_kv_round_cap(l, tokens);
+    return (parts){n * dlab_kv_token_stride(l, dim), dlab_kv_region_bytes(l, dim, n) - dlab_kv_meta_off(l, dim, n)};
+}
+
 static dlab_status copy_region(const dlab_kv_slab *s, const dlab_kv_layout *l, region to, region from, int64_t tokens,
                                dlab_error *err)
 {
     dlab_device *dev = s->cfg.dev;
-    int64_t dim = s->cfg.head_dim, n = dlab_kv_round_cap(l, tokens);
-    int64_t elements = n * dlab_kv_token_stride(l, dim),
-            scales = dlab_kv_region_bytes(l, dim, n) - dlab_kv_meta_off(l, dim, n);
+    const parts p = parts_of(&s->cfg, l, tokens);
     dlab_at dst = {to.buf, (size_t)to.off}, src = {from.buf, (size_t)from.off};
-    DLAB_TRY(dev->ops->copy(dev, dst, src, (size_t)elements, err));
-    if (scales == 0) return DLAB_OK;
-    dst.off += (size_t)dlab_kv_meta_off(l, dim, to.cap);
-    src.off += (size_t)dlab_kv_meta_off(l, dim, from.cap);
-    return dev->ops->copy(dev, dst, src, (size_t)scales, err);
+    DLAB_TRY(dev->ops->copy(dev, dst, src, (size_t)p.elements, err));
+    if (p.scales == 0) return DLAB_OK;
+    dst.off += (size_t)dlab_kv_meta_off(l, s->cfg.head_dim, to.cap);
+    src.off += (size_t)dlab_kv_meta_off(l, s->cfg.head_dim, from.cap);
+    return dev->ops->copy(dev, dst, src, (size_t)p.scales, err);
 }
 
 /* Tokens that a sequence must not lose: those it has, and those it may be rewound to. */
@@ -340,6 +349,46 @@ dlab_status dlab_kv_slab_rewind(dlab_kv_store *base, int seq, dlab_error *err)
 }
 
 void dlab_kv_slab_retire(dlab_kv_store *s, int seq) { self(s)->seqs[seq].live = 0; }
+
+/* ---- to a swap area and back ---- */
+
+void dlab_kv_slab_measure(const dlab_kv_store *base, int seq, dlab_kv_image *out)
+{
+    const dlab_kv_slab *s = view_of(base);
+    out->live = s->seqs[seq].live;
+    out->from = 0;
+    const parts k = parts_of(&s->cfg, &s->cfg.k, out->live), v = parts_of(&s->cfg, &s->cfg.v, out->live);
+    out->bytes = (int64_t)s->layers * s->cfg.n_kv_heads * (k.elements + k.scales + v.elements + v.scales) +
+                 dlab_kv_tails_ring_bytes(&s->cfg, s->layers);
+}
+
+static dlab_status swap_plane(const dlab_kv_slab *s, const dlab_kv_layout *l, dlab_buf buf, int32_t slot,
+                              int64_t tokens, dlab_kv_cursor *c, dlab_error *err)
+{
+    const int64_t heads = s->cfg.n_kv_heads;
+    const parts p = parts_of(&s->cfg, l, tokens);
+    for (int64_t layer = 0; layer < s->layers; layer++) {
+        for (int64_t g = 0; g < heads; g++) {
+            const region r = region_at(s, l, buf, s->cap, (layer * s->shape.slots + slot) * heads + g);
+            dlab_at at = {buf, (size_t)r.off};
+            DLAB_TRY(dlab_kv_swap_move(c, at, p.elements, err));
+            at.off += (size_t)dlab_kv_meta_off(l, s->cfg.head_dim, r.cap);
+            DLAB_TRY(dlab_kv_swap_move(c, at, p.scales, err));
+        }
+    }
+    return DLAB_OK;
+}
+
+dlab_status dlab_kv_slab_swap(dlab_kv_store *base, int seq, dlab_kv_image *image, dlab_kv_cursor *c, dlab_error *err)
+{
+    dlab_kv_slab *s = self(base);
+    const int32_t slot = s->seqs[seq].slot;
+    DLAB_TRY(swap_plane(s, &s->cfg.k, s->k, slot, image->live, c, err));
+    DLAB_TRY(swap_plane(s, &s->cfg.v, s->v, slot, image->live, c, err));
+    DLAB_TRY(dlab_kv_tails_swap(&s->cfg, &s->tails, s->layers, slot, image, c, err));
+    s->seqs[seq].live = image->live;
+    return DLAB_OK;
+}
 
 /* ---- what a step sees ---- */
 

@@ -56,6 +56,8 @@ void dlab_kv_slab_commit(dlab_kv_store *s, int seq, const int32_t *ids, int64_t 
 dlab_status dlab_kv_slab_mark(dlab_kv_store *s, int seq, dlab_error *err);
 dlab_status dlab_kv_slab_rewind(dlab_kv_store *s, int seq, dlab_error *err);
 void dlab_kv_slab_retire(dlab_kv_store *s, int seq);
+void dlab_kv_slab_measure(const dlab_kv_store *s, int seq, dlab_kv_image *out);
+dlab_status dlab_kv_slab_swap(dlab_kv_store *s, int seq, dlab_kv_image *image, dlab_kv_cursor *c, dlab_error *err);
 void dlab_kv_slab_place(const dlab_kv_store *s, int seq, int64_t pos, dlab_desc_row *row);
 int32_t dlab_kv_slab_segments(const dlab_kv_store *s, int seq, int64_t len, dlab_desc_seg *out);
 void dlab_kv_slab_describe_tails(const dlab_kv_store *s, int seq, int64_t len, dlab_desc_seq *out);

@@ -31,6 +31,14 @@ typedef struct {
 
 typedef struct dlab_kv_store dlab_kv_store;
 
+/* A sequence that was copied out of its store (engine/kv/swap.h). bytes 0: there is none. */
+typedef struct {
+    int64_t bytes, first_piece;
+    int64_t live, from; /* tokens of the sequence; those below `from` are not in the image: the sequence kept them */
+    int64_t k_sealed, v_sealed; /* of the tails */
+} dlab_kv_image;
+typedef struct dlab_kv_cursor dlab_kv_cursor;
+
 typedef struct {
     const char *name, *summary;
     bool retains; /* false: K and V are gone after the step, so the whole prefix is submitted again */
@@ -64,6 +72,12 @@ typedef struct {
     dlab_status (*rewind)(dlab_kv_store *s, int seq, dlab_error *err);
     /* The request has ended: the place is held, but no token in it is live. */
     void (*retire)(dlab_kv_store *s, int seq);
+    /* What copying the sequence out would take: live, from and bytes (of all layers, K and V, tails), which follow from its
+     * length and its mark alone. One that shares blocks counts them as its own. NULL, as swap: the store retains nothing. */
+    void (*measure)(const dlab_kv_store *s, int seq, dlab_kv_image *out);
+    /* Moves the sequence's bytes to the image, or (by the cursor) back, where the sequence is live then. See
+     * dlab_kv_swap_out and dlab_kv_swap_in. What comes back is the sequence's alone, whoever shared it before. */
+    dlab_status (*swap)(dlab_kv_store *s, int seq, dlab_kv_image *image, dlab_kv_cursor *c, dlab_error *err);
 
     /* Where position pos goes, as dlab_desc_row has it. Slots are −1 where the token is held already (pos below the live
      * length): it is computed for its logits only. */
@@ -120,7 +134,13 @@ dlab_status dlab_kv_tails_rewind(const dlab_kv_config *cfg, dlab_kv_tails *t, in
 void dlab_kv_tails_describe(const dlab_kv_config *cfg, const dlab_kv_tails *t, int seq, int64_t len,
                             dlab_desc_seq *out);
 void dlab_kv_tails_view(const dlab_kv_config *cfg, const dlab_kv_tails *t, int layer, dlab_kv_view *out);
-/* Tokens of a sequence that are sealed in both K and V: what may be shared. */
+/* Tokens of a sequence that are sealed in both K and V: what may be shared. And of the `len` that it had when it was marked. */
 int64_t dlab_kv_tails_sealed(const dlab_kv_tails *t, int seq, int64_t len);
+int64_t dlab_kv_tails_marked(const dlab_kv_tails *t, int seq, int64_t len);
+/* Bytes of one sequence's rings, without marks. */
+int64_t dlab_kv_tails_ring_bytes(const dlab_kv_config *cfg, int32_t layers);
+/* One sequence's part of dlab_kv_store_ops.swap. */
+dlab_status dlab_kv_tails_swap(const dlab_kv_config *cfg, dlab_kv_tails *t, int32_t layers, int seq,
+                               dlab_kv_image *image, dlab_kv_cursor *c, dlab_error *err);
 
 #endif

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/kv/store.h"
+#include "engine/kv/swap.h"
 
 /* One plane of the tails. */
 typedef struct {
@@ -200,10 +200,45 @@ void dlab_kv_tails_view(const dlab_kv_config *cfg, const dlab_kv_tails *t, int l
     view_side(cfg, &cfg->v, t->v, layer, &out->v);
 }
 
+static int64_t least(const int64_t *k, const int64_t *v, int seq, int64_t len)
+{
+    if (k && k[seq] < len) len = k[seq];
+    if (v && v[seq] < len) len = v[seq];
+    return len;
+}
+
 int64_t dlab_kv_tails_sealed(const dlab_kv_tails *t, int seq, int64_t len)
 {
-    int64_t sealed = len;
-    if (t->k_sealed && t->k_sealed[seq] < sealed) sealed = t->k_sealed[seq];
-    if (t->v_sealed && t->v_sealed[seq] < sealed) sealed = t->v_sealed[seq];
-    return sealed;
+    return least(t->k_sealed, t->v_sealed, seq, len);
+}
+
+int64_t dlab_kv_tails_marked(const dlab_kv_tails *t, int seq, int64_t len)
+{
+    return least(t->k_marked, t->v_marked, seq, len);
+}
+
+int64_t dlab_kv_tails_ring_bytes(const dlab_kv_config *cfg, int32_t layers)
+{
+    return layers * (seq_bytes(cfg, &cfg->k) + seq_bytes(cfg, &cfg->v));
+}
+
+dlab_status dlab_kv_tails_swap(const dlab_kv_config *cfg, dlab_kv_tails *t, int32_t layers, int seq,
+                               dlab_kv_image *image, dlab_kv_cursor *c, dlab_error *err)
+{
+    sides both = sides_of(cfg, t);
+    for (int i = 0; i < 2; i++) {
+        const side *s = &both.of[i];
+        if (!*s->sealed) continue;
+        const int64_t bytes = seq_bytes(cfg, s->layout);
+        for (int64_t layer = 0; layer < layers; layer++) {
+            const dlab_at ring = {*s->ring, (size_t)((layer * cfg->max_seqs + seq) * bytes)};
+            DLAB_TRY(dlab_kv_swap_move(c, ring, bytes, err));
+        }
+        int64_t *kept = i ? &image->v_sealed : &image->k_sealed, *mine = &(*s->sealed)[seq];
+        if (c->out)
+            *kept = *mine;
+        else
+            *mine = *kept;
+    }
+    return DLAB_OK;
 }

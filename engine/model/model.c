@@ -14,7 +14,8 @@
 #include "engine/model/gguf.h"
 #include "engine/model/model_own.h"
 
-#define SYNTHETIC_PREFIX "synthetic:"
+#define SYNTHETIC_PREFIX  "synthetic:"
+#define MAX_CHAT_TEMPLATE (64 << 10)
 
 /* ---- what all models share ------------------------------------------------------------------------------------------ */
 
@@ -22,6 +23,7 @@ const dlab_model_info *dlab_model_get_info(const dlab_model *m) { return &m->inf
 const char *dlab_model_label(const dlab_model *m) { return m->label; }
 const dlab_arch *dlab_model_arch(const dlab_model *m) { return m->arch; }
 const dlab_gguf *dlab_model_gguf(const dlab_model *m) { return m->gguf; }
+const char *dlab_model_chat_template(const dlab_model *m) { return m->chat_template; }
 
 const dlab_tensor *dlab_model_tensors(const dlab_model *m, size_t *n)
 {
@@ -62,6 +64,7 @@ void dlab_model_close(dlab_model *m)
 {
     if (!m) return;
     dlab_gguf_destroy(m->gguf);
+    free(m->chat_template);
     free(m->tensors);
     if (m->owns_map) munmap((void *)(uintptr_t)m->map, m->map_bytes);
     free(m);
@@ -134,6 +137,18 @@ static void set_name(dlab_model *m, const char *file)
     }
 }
 
+/* A template that is unusual is none: completions need it not. */
+static dlab_status read_chat_template(dlab_model *m, dlab_error *err)
+{
+    dlab_gguf_str s = {0};
+    if (dlab_gguf_get_str(m->gguf, "tokenizer.chat_template", &s, NULL) != DLAB_OK || s.n > MAX_CHAT_TEMPLATE ||
+        memchr(s.text, 0, s.n)) {
+        return DLAB_OK;
+    }
+    m->chat_template = strndup(s.text, s.n);
+    return m->chat_template ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for its chat template", m->label);
+}
+
 static dlab_status find_arch(dlab_model *m, dlab_error *err)
 {
     char shown[DLAB_GGUF_SHOWN], built[256] = "";
@@ -156,6 +171,7 @@ static dlab_status read_image(dlab_model *m, const char *name, dlab_error *err)
     DLAB_TRY(dlab_gguf_read_tensors(m->gguf, &m->tensors, &m->n_tensors, &data_off, err));
     DLAB_TRY(m->arch->read(m->gguf, &m->info, err));
     set_name(m, name);
+    DLAB_TRY(read_chat_template(m, err));
     DLAB_TRY(dlab_model_finish(m, err));
     uint64_t parts[2] = {XXH3_64bits(m->map, data_off), 0};
     DLAB_TRY(dlab_model_verify(m, &parts[1], err));

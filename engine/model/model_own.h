@@ -12,6 +12,7 @@ struct dlab_model {
     char label[DLAB_MODEL_NAME];          /* the file, for messages */
     const dlab_arch *arch;
     dlab_gguf *gguf;
+    char *chat_template;  /* NULL: none */
     dlab_tensor *tensors; /* sorted by name once dlab_model_finish has run */
     size_t n_tensors;
     const void *map;

@@ -129,6 +129,11 @@ int32_t dlab_tokenizer_bos(const dlab_tokenizer *t) { return t->bos; }
 bool dlab_tokenizer_adds_bos(const dlab_tokenizer *t) { return t->adds_bos; }
 int32_t dlab_tokenizer_vocab(const dlab_tokenizer *t) { return t->vocab_size; }
 
+bool dlab_tokenizer_is_control(const dlab_tokenizer *t, int32_t id)
+{
+    return t->vocab && (t->vocab->types[id] == DLAB_TOKEN_CONTROL || t->vocab->types[id] == DLAB_TOKEN_UNKNOWN);
+}
+
 /* ---- special tokens in the text ------------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "harness/cmd/cmd_bench.h"
-#include "harness/cmd/cmd_record.h"
 #include "harness/probes/probes.h"
 #include "harness/run/overhead.h"
 #include "harness/spec/spec.h"
@@ -437,7 +436,7 @@ static dlab_status run_bench(const dlab_cmd_ctx *ctx, dlab_bench_opts *o, const 
     char(*paths)[PATH_MAX] = calloc(o->model.n, sizeof *paths);
     dlab_bench_cell *cells = NULL;
     size_t n = 0;
-    bench b = {.ctx = ctx, .opts = o, .record = {.lock_fd = -1}};
+    bench b = {.ctx = ctx, .opts = o, .record = {.to = {.lock_fd = -1}}};
     dlab_status st = DLAB_OK;
     if (!paths) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu models", o->model.n);
     if (o->record) DLAB_TRY_DONE(st, dlab_cmd_record_check_out("--record", o->record, o->force, "", err));

@@ -3,6 +3,7 @@
 #ifndef DLAB_HARNESS_CMD_CMD_BENCH_H
 #define DLAB_HARNESS_CMD_CMD_BENCH_H
 
+#include "harness/cmd/cmd_record.h"
 #include "harness/cmd/cmd_util.h"
 #include "harness/peer/peer.h"
 #include "harness/run/config.h"
@@ -127,10 +128,7 @@ void dlab_bench_out_end(dlab_bench_out *o);
 /* ---- the record ----------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    dlab_record record;
-    const char *path; /* NULL: none is written */
-    int lock_fd;
-    dlab_config_site site;
+    dlab_cmd_recorder to; /* without a path nothing is kept */
     dlab_measure measure;
     size_t n_rows;
 } dlab_bench_record;

@@ -105,16 +105,14 @@ void dlab_bench_test_name(const dlab_bench_cell *c, char *buf, size_t size)
  * one-token prompt gives the first. Both together are the prompt's steps and N more. */
 dlab_workload dlab_bench_workload(const dlab_bench_cell *c)
 {
-    return (dlab_workload){.kind = "batch",
-                           .prompt = c->n_prompt ? c->n_prompt : 1,
-                           .lengths = "fixed",
-                           .samples = 1,
-                           .output = !c->n_gen     ? 1
-                                     : c->n_prompt ? c->n_gen + 1
-                                                   : c->n_gen,
-                           .depth = c->depth,
-                           .ignore_eos = true,
-                           .seed = 1};
+    size_t n = 0;
+    const dlab_param *table = dlab_workload_params(&n);
+    dlab_workload w = {0};
+    dlab_param_defaults(table, n, &w);
+    w.prompt = c->n_prompt ? c->n_prompt : 1;
+    w.output = !c->n_gen ? 1 : c->n_prompt ? c->n_gen + 1 : c->n_gen;
+    w.depth = c->depth;
+    return w;
 }
 
 dlab_measure dlab_bench_measure_of(const dlab_bench_opts *o)

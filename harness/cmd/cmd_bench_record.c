@@ -1,25 +1,17 @@
 /* dlab bench --record: the same record that `dlab run` makes, of cells instead of an experiment's points. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/text.h"
 #include "harness/cmd/cmd_bench.h"
-#include "harness/probes/probes.h"
-#include "harness/run/resume.h"
 #include "results/warnings.h"
 
 /* ---- the frame -------------------------------------------------------------------------------------------------------- */
 
-static dlab_status add_meta(dlab_bench_record *b, const dlab_bench_opts *o, const char *command,
-                            char (*paths)[PATH_MAX], const uint64_t *hashes, dlab_error *err)
+static dlab_status add_meta(dlab_bench_record *b, const dlab_bench_opts *o, char (*paths)[PATH_MAX],
+                            const uint64_t *hashes, dlab_error *err)
 {
-    dlab_settings *meta = &b->record.meta;
-    DLAB_TRY(dlab_probe_environment(meta, err));
-    if (command) DLAB_TRY(dlab_settings_set(meta, "command", command, err));
-    DLAB_TRY(dlab_settings_set(meta, "experiment", "bench", err));
-    DLAB_TRY(dlab_config_meta_started(meta, err));
+    dlab_settings *meta = &b->to.record.meta;
     DLAB_TRY(dlab_settings_set(meta, "device", o->plan.device, err));
     if (o->model.n != 1) return DLAB_OK; /* each point says which */
     return dlab_config_meta_model(meta, paths[0], hashes[0], err);
@@ -66,7 +58,7 @@ static dlab_status add_axes(dlab_record *r, dlab_error *err)
 static dlab_status frame_points(dlab_bench_record *b, const dlab_bench_opts *o, char (*paths)[PATH_MAX],
                                 const dlab_bench_cell *cells, size_t n_cells, dlab_error *err)
 {
-    dlab_record *r = &b->record;
+    dlab_record *r = &b->to.record;
     r->points = calloc(o->model.n * n_cells, sizeof *r->points);
     if (!r->points) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a record of %zu tests", o->model.n * n_cells);
     for (size_t m = 0; m < o->model.n; m++) {
@@ -84,7 +76,7 @@ static dlab_status frame_points(dlab_bench_record *b, const dlab_bench_opts *o, 
 
 static dlab_status add_peer(dlab_bench_record *b, const dlab_bench_opts *o, char (*paths)[PATH_MAX], dlab_error *err)
 {
-    dlab_settings *about = &b->record.peer.about;
+    dlab_settings *about = &b->to.record.peer.about;
     if (!o->peer_kind) return DLAB_OK;
     DLAB_TRY(dlab_settings_set(about, "kind", o->peer_kind->name, err));
     DLAB_TRY(dlab_settings_set(about, "path", o->peer_path, err));
@@ -96,60 +88,28 @@ dlab_status dlab_bench_record_begin(dlab_bench_record *b, const dlab_bench_opts 
                                     char (*paths)[PATH_MAX], const uint64_t *hashes, const dlab_bench_cell *cells,
                                     size_t n_cells, dlab_error *err)
 {
-    *b = (dlab_bench_record){.path = o->record, .lock_fd = -1, .measure = dlab_bench_measure_of(o)};
-    dlab_record_init(&b->record);
-    if (!b->path) return DLAB_OK;
-    DLAB_TRY(add_meta(b, o, command, paths, hashes, err));
-    DLAB_TRY(dlab_config_site_get("/proc/self/exe", &b->record.meta, &b->site, err));
+    *b = (dlab_bench_record){.to = {.lock_fd = -1}, .measure = dlab_bench_measure_of(o)};
+    dlab_record_init(&b->to.record);
+    if (!o->record) return DLAB_OK;
+    DLAB_TRY(dlab_cmd_recorder_init(&b->to, o->record, "bench", command, err));
+    DLAB_TRY(add_meta(b, o, paths, hashes, err));
     DLAB_TRY(frame_points(b, o, paths, cells, n_cells, err));
     DLAB_TRY(add_peer(b, o, paths, err));
-    DLAB_TRY(dlab_resume_prepare(b->path, false, &b->lock_fd, err));
-    return dlab_record_write_master(b->path, &b->record, err);
+    return dlab_cmd_recorder_open(&b->to, err);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------- */
 
-/* The same test asked for twice has the same key but for the copy's number. */
-static dlab_status find_key(dlab_bench_record *b, const dlab_bench_row *row, char key[17], dlab_error *err)
-{
-    const dlab_workload w = dlab_bench_workload(row->cell);
-    const dlab_config_run run = {
-        .target = "engine", .plan = &row->plan, .workload = &w, .measure = &b->measure, .model_hash = row->model_hash};
-    for (int copy = 0;; copy++) {
-        bool taken = false;
-        DLAB_TRY(dlab_config_key(&run, &b->site, copy, key, err));
-        for (size_t i = 0; i < b->n_rows; i++)
-            taken |= b->record.points[i].n_runs > 0 && strcmp(b->record.points[i].runs[0]->key, key) == 0;
-        if (!taken) return DLAB_OK;
-    }
-}
-
-/* Takes *from. Its part is written first, so that the record never links to what is not there. */
-static dlab_status add_run(dlab_bench_record *b, dlab_run *from, const char key[17], dlab_error *err)
-{
-    dlab_run *run = malloc(sizeof *run);
-    if (!run) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a run");
-    *run = *from;
-    dlab_run_init(from); /* what it owned is run's now */
-    memcpy(run->key, key, sizeof run->key);
-    run->point = (int32_t)b->n_rows;
-    dlab_status st = dlab_record_write_part(b->path, &b->record.meta, run, err);
-    if (st == DLAB_OK) st = dlab_resume_add(&b->record.points[b->n_rows], run, err);
-    if (st != DLAB_OK) {
-        dlab_run_free(run);
-        free(run);
-        return st;
-    }
-    dlab_run_drop_events(run);
-    return DLAB_OK;
-}
-
 static dlab_status add_runs(dlab_bench_record *b, dlab_bench_row *row, dlab_error *err)
 {
     char key[17];
-    dlab_point_result *p = &b->record.points[b->n_rows];
-    DLAB_TRY(find_key(b, row, key, err));
-    for (size_t i = 0; i < row->n_runs; i++) DLAB_TRY(add_run(b, &row->runs[i], key, err));
+    dlab_point_result *p = &b->to.record.points[b->n_rows];
+    const dlab_workload w = dlab_bench_workload(row->cell);
+    const dlab_config_run run = {
+        .target = "engine", .plan = &row->plan, .workload = &w, .measure = &b->measure, .model_hash = row->model_hash};
+    DLAB_TRY(dlab_cmd_recorder_key(&b->to, &run, key, err));
+    for (size_t i = 0; i < row->n_runs; i++)
+        DLAB_TRY(dlab_cmd_recorder_add(&b->to, b->n_rows, &row->runs[i], key, err));
     p->status = row->status;
     dlab_text_copy(p->reason, sizeof p->reason, row->reason);
     dlab_point_warn(p);
@@ -160,7 +120,7 @@ static dlab_status add_runs(dlab_bench_record *b, dlab_bench_row *row, dlab_erro
 static dlab_status add_peer_row(dlab_bench_record *b, const dlab_bench_row *row, dlab_error *err)
 {
     const dlab_bench_peer *q = &row->peer;
-    dlab_peer_result *to = &b->record.peer;
+    dlab_peer_result *to = &b->to.record.peer;
     dlab_peer_point point = {.point = (int32_t)b->n_rows,
                              .flash = q->test.flash,
                              .ratio = q->ratio.ratio,
@@ -187,24 +147,16 @@ static dlab_status add_peer_row(dlab_bench_record *b, const dlab_bench_row *row,
 
 dlab_status dlab_bench_record_row(dlab_bench_record *b, dlab_bench_row *row, dlab_error *err)
 {
-    if (!b->path) return DLAB_OK;
+    if (!b->to.path) return DLAB_OK;
     DLAB_TRY(add_runs(b, row, err));
     DLAB_TRY(add_peer_row(b, row, err));
     b->n_rows++;
-    return dlab_record_write_master(b->path, &b->record, err);
+    return dlab_cmd_recorder_write(&b->to, err);
 }
 
 dlab_status dlab_bench_record_end(dlab_bench_record *b, dlab_error *err)
 {
-    if (!b->path) return DLAB_OK;
-    DLAB_TRY(dlab_record_finish(b->path, &b->record, err));
-    dlab_resume_clear(b->path);
-    return DLAB_OK;
+    return dlab_cmd_recorder_finish(&b->to, err);
 }
 
-void dlab_bench_record_free(dlab_bench_record *b)
-{
-    dlab_record_free(&b->record);
-    if (b->lock_fd >= 0) close(b->lock_fd);
-    b->lock_fd = -1;
-}
+void dlab_bench_record_free(dlab_bench_record *b) { dlab_cmd_recorder_free(&b->to); }

@@ -2,8 +2,13 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness/probes/probes.h"
+#include "harness/run/resume.h"
 
 dlab_status dlab_cmd_record_read(const char *path, dlab_cmd_record *out, dlab_error *err)
 {
@@ -56,4 +61,84 @@ dlab_status dlab_cmd_record_check_out(const char *flag, const char *path, bool m
     if (there && !may_be_there)
         return DLAB_FAIL(err, DLAB_EUSAGE, "%s exists: %sreplace it with --force, or give another name", path, other);
     return DLAB_OK;
+}
+
+/* ---- a record in the making ------------------------------------------------------------------------------------------- */
+
+dlab_status dlab_cmd_recorder_init(dlab_cmd_recorder *r, const char *path, const char *experiment, const char *command,
+                                   dlab_error *err)
+{
+    *r = (dlab_cmd_recorder){.path = path, .lock_fd = -1};
+    dlab_record_init(&r->record);
+    dlab_settings *meta = &r->record.meta;
+    DLAB_TRY(dlab_probe_environment(meta, err));
+    if (command) DLAB_TRY(dlab_settings_set(meta, "command", command, err));
+    DLAB_TRY(dlab_settings_set(meta, "experiment", experiment, err));
+    DLAB_TRY(dlab_config_meta_started(meta, err));
+    return path ? dlab_config_site_get("/proc/self/exe", meta, &r->site, err) : DLAB_OK;
+}
+
+dlab_status dlab_cmd_recorder_open(dlab_cmd_recorder *r, dlab_error *err)
+{
+    if (!r->path) return DLAB_OK;
+    DLAB_TRY(dlab_resume_prepare(r->path, false, &r->lock_fd, err));
+    return dlab_cmd_recorder_write(r, err);
+}
+
+static bool is_taken(const dlab_record *r, const char *key)
+{
+    for (size_t i = 0; i < r->n_points; i++)
+        for (size_t k = 0; k < r->points[i].n_runs; k++)
+            if (strcmp(r->points[i].runs[k]->key, key) == 0) return true;
+    return false;
+}
+
+dlab_status dlab_cmd_recorder_key(const dlab_cmd_recorder *r, const dlab_config_run *run, char key[17], dlab_error *err)
+{
+    *key = 0;
+    if (!r->path) return DLAB_OK;
+    for (int copy = 0;; copy++) {
+        DLAB_TRY(dlab_config_key(run, &r->site, copy, key, err));
+        if (!is_taken(&r->record, key)) return DLAB_OK;
+    }
+}
+
+dlab_status dlab_cmd_recorder_add(dlab_cmd_recorder *r, size_t point, dlab_run *from, const char key[17],
+                                  dlab_error *err)
+{
+    dlab_run *run = malloc(sizeof *run);
+    if (!run) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a run");
+    *run = *from;
+    dlab_run_init(from); /* what it owned is run's now */
+    memcpy(run->key, key, sizeof run->key);
+    run->point = (int32_t)point;
+    dlab_status st = r->path ? dlab_record_write_part(r->path, &r->record.meta, run, err) : DLAB_OK;
+    if (st == DLAB_OK) st = dlab_resume_add(&r->record.points[point], run, err);
+    if (st != DLAB_OK) {
+        dlab_run_free(run);
+        free(run);
+        return st;
+    }
+    dlab_run_drop_events(run);
+    return DLAB_OK;
+}
+
+dlab_status dlab_cmd_recorder_write(const dlab_cmd_recorder *r, dlab_error *err)
+{
+    return r->path ? dlab_record_write_master(r->path, &r->record, err) : DLAB_OK;
+}
+
+dlab_status dlab_cmd_recorder_finish(dlab_cmd_recorder *r, dlab_error *err)
+{
+    if (!r->path) return DLAB_OK;
+    DLAB_TRY(dlab_record_finish(r->path, &r->record, err));
+    dlab_resume_clear(r->path);
+    return DLAB_OK;
+}
+
+void dlab_cmd_recorder_free(dlab_cmd_recorder *r)
+{
+    dlab_record_free(&r->record);
+    if (r->lock_fd >= 0) close(r->lock_fd);
+    r->lock_fd = -1;
 }

@@ -118,7 +118,8 @@ static dlab_status prepare(ppl_cmd_opts *o, ppl_job *j, dlab_error *err)
                          o->file ? o->file : "the bundled text", j->n_ids, context);
     }
     dlab_engine_needs needs = {.max_seqs = 1, .max_tokens = context, .max_prompt = context, .max_logits = context};
-    return dlab_target_find("engine")->create(&o->plan, j->model, &needs, &j->target, err);
+    const dlab_target_setup setup = {.plan = &o->plan, .model = j->model, .needs = &needs};
+    return dlab_target_find("engine")->create(&setup, &j->target, err);
 }
 
 static dlab_status save_values(const char *path, const dlab_run *run, dlab_error *err)

@@ -5,14 +5,16 @@
 
 #include "harness/cmd/cmd_record.h"
 #include "harness/cmd/cmd_util.h"
+#include "results/diagnosis.h"
 
-enum { KEY_POINT = DLAB_CMD_KEY };
+enum { KEY_POINT = DLAB_CMD_KEY, KEY_DIAGNOSE };
 
 #define MAX_METRICS 256
 
 typedef struct {
     const char *record, *format;
     int64_t point; /* from 1; 0: the table */
+    bool diagnose;
 } show_opts;
 
 static const char *const formats[] = {"md", "csv", "json", NULL};
@@ -21,6 +23,10 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
 {
     show_opts *o = opts;
     if (key == ARGP_KEY_ARG) return dlab_cmd_one_arg("record", arg, &o->record, err);
+    if (key == KEY_DIAGNOSE) {
+        o->diagnose = true;
+        return DLAB_OK;
+    }
     if (key == KEY_POINT) return dlab_cmd_int("--point", arg, 1, INT32_MAX, &o->point, err);
     return dlab_cmd_choice("--format", arg, formats, &o->format, err);
 }
@@ -28,6 +34,7 @@ static dlab_status set(int key, const char *arg, void *opts, dlab_error *err)
 static const struct argp_option options[] = {
     {"format", 'o', "FORMAT", 0, "md (default), csv or json", 0},
     {"point", KEY_POINT, "N", 0, "all about the Nth row: settings, metrics, runs", 0},
+    {"diagnose", KEY_DIAGNOSE, NULL, 0, "what bounds each point, and the evidence", 0},
     {0},
 };
 
@@ -35,7 +42,8 @@ static const dlab_cmd_cli cli = {
     .name = "show",
     .args = "RECORD.h5",
     .about = "Prints the table of a record, as its experiment's `report:` section asks.",
-    .example = "  dlab show quickstart.h5\n  dlab show quickstart.h5 --point 2 --format json",
+    .example = "  dlab show quickstart.h5\n  dlab show quickstart.h5 --point 2 --format json\n"
+               "  dlab show quickstart.h5 --diagnose",
     .options = options,
     .set = set,
 };
@@ -105,7 +113,8 @@ static json_t *peer_json(const dlab_record *r, size_t point)
         "low", dlab_json_number(q->low), "high", dlab_json_number(q->high), "pairs", pairs);
 }
 
-static dlab_status point_json(const dlab_point_result *p, json_t *peer, const figure *f, size_t n, dlab_error *err)
+static dlab_status point_json(const dlab_point_result *p, const char *diagnosis, json_t *peer, const figure *f,
+                              size_t n, dlab_error *err)
 {
     json_t *metrics = json_object();
     for (size_t i = 0; i < n; i++) {
@@ -117,12 +126,13 @@ static dlab_status point_json(const dlab_point_result *p, json_t *peer, const fi
                                       dlab_json_number(s->max), "n", (json_int_t)s->n, "n_samples",
                                       (json_int_t)s->n_samples, "low_n", (int)s->low_n));
     }
-    return dlab_cmd_print_json(
-        json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "label", p->label, "status",
-                  dlab_run_status_text(p->status), "reason", dlab_cmd_text_json(p->reason, strlen(p->reason)),
-                  "warnings", dlab_cmd_text_json(p->warnings, strlen(p->warnings)), "axes", settings_json(&p->axes),
-                  "effective", settings_json(&p->effective), "metrics", metrics, "runs", runs_json(p), "peer", peer),
-        err);
+    return dlab_cmd_print_json(json_pack("{s:s, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "label", p->label,
+                                         "status", dlab_run_status_text(p->status), "reason",
+                                         dlab_cmd_text_json(p->reason, strlen(p->reason)), "warnings",
+                                         dlab_cmd_text_json(p->warnings, strlen(p->warnings)), "diagnosis", diagnosis,
+                                         "axes", settings_json(&p->axes), "effective", settings_json(&p->effective),
+                                         "metrics", metrics, "runs", runs_json(p), "peer", peer),
+                               err);
 }
 
 static void csv_number(double v)
@@ -146,10 +156,11 @@ static void point_csv(const figure *f, size_t n)
     }
 }
 
-static void point_md(const dlab_point_result *p, const figure *f, size_t n)
+static void point_md(const dlab_point_result *p, const char *diagnosis, const figure *f, size_t n)
 {
     printf("## %s\n\nstatus: %s%s%s\n", p->label, dlab_run_status_text(p->status), *p->reason ? ": " : "", p->reason);
     if (*p->warnings) printf("warnings: %s\n", p->warnings);
+    if (*diagnosis) printf("diagnosis: %s\n", diagnosis);
     printf("runs: %zu of %zu\n\n", p->n_runs, p->n_planned);
     printf("| %-18s | %-10s | %14s | %12s | %4s "
            "|\n|--------------------|------------|---------------:|-------------:|-----:|\n",
@@ -176,12 +187,17 @@ static dlab_status show_point(const dlab_record *r, const show_opts *o, dlab_err
     const dlab_point_result *p = &r->points[o->point - 1];
     figure figures[MAX_METRICS];
     size_t n = figures_of(p, figures);
-    if (o->format == formats[2]) return point_json(p, peer_json(r, (size_t)o->point - 1), figures, n, err);
-    if (o->format == formats[1])
+    char *diagnosis = NULL;
+    DLAB_TRY(dlab_diagnosis_text(p, &diagnosis, err));
+    dlab_status st = DLAB_OK;
+    if (o->format == formats[2])
+        st = point_json(p, diagnosis, peer_json(r, (size_t)o->point - 1), figures, n, err);
+    else if (o->format == formats[1])
         point_csv(figures, n);
     else
-        point_md(p, figures, n);
-    return DLAB_OK;
+        point_md(p, diagnosis, figures, n);
+    free(diagnosis);
+    return st;
 }
 
 /* What another program measured in turns with ours (`dlab bench --peer`). */
@@ -224,6 +240,15 @@ static dlab_status show_table(const dlab_cmd_record *r, const show_opts *o, dlab
     return st;
 }
 
+static dlab_status show_diagnosis(const dlab_record *r, const show_opts *o, dlab_error *err)
+{
+    char *text = NULL;
+    dlab_status st = dlab_diagnosis_render(r, o->format, &text, err);
+    if (st == DLAB_OK) st = dlab_cmd_print(text, err);
+    free(text);
+    return st;
+}
+
 static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit_code, dlab_error *err)
 {
     (void)ctx;
@@ -233,12 +258,16 @@ static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit
     DLAB_TRY(dlab_cmd_parse(&cli, argc, argv, &o, &helped, err));
     if (helped) return DLAB_OK;
     if (!o.record) return DLAB_FAIL(err, DLAB_EUSAGE, "a record is expected: dlab show RECORD.h5");
+    if (o.point && o.diagnose) return DLAB_FAIL(err, DLAB_EUSAGE, "--point and --diagnose exclude each other");
     dlab_cmd_record r;
     dlab_status st = dlab_cmd_record_read(o.record, &r, err);
     if (st == DLAB_OK && !r.record.complete) {
         fprintf(stderr, "dlab show: %s is not complete: its experiment is running or was interrupted\n", o.record);
     }
-    if (st == DLAB_OK) st = o.point ? show_point(&r.record, &o, err) : show_table(&r, &o, err);
+    if (st == DLAB_OK && o.diagnose)
+        st = show_diagnosis(&r.record, &o, err);
+    else if (st == DLAB_OK)
+        st = o.point ? show_point(&r.record, &o, err) : show_table(&r, &o, err);
     dlab_cmd_record_free(&r);
     return st;
 }

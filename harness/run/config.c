@@ -100,16 +100,31 @@ dlab_status dlab_config_meta_model(dlab_settings *meta, const char *model, uint6
     return dlab_settings_set(meta, "model_hash", text, err);
 }
 
+/* Of the files that the requests come from, in one number; 0: there are none. */
+static dlab_status hash_files(const dlab_workload *w, uint64_t *out, dlab_error *err)
+{
+    const char *const paths[] = {w->prompts_file, w->lengths_file, w->trace_file};
+    *out = 0;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        uint64_t pair[2] = {*out, 0};
+        if (!*paths[i]) continue;
+        DLAB_TRY(dlab_file_hash(paths[i], &pair[1], err));
+        *out = XXH64(pair, sizeof pair, i);
+    }
+    return DLAB_OK;
+}
+
 dlab_status dlab_config_key(const dlab_config_run *r, const dlab_config_site *site, int copy, char key[17],
                             dlab_error *err)
 {
     const dlab_measure *m = r->measure;
     dlab_settings s = {0};
-    uint64_t text_hash = 0;
+    uint64_t text_hash = 0, files_hash = 0;
     XXH64_state_t *h = XXH64_createState();
     dlab_status st = h ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "no memory for a hash");
     if (st == DLAB_OK) st = dlab_config_settings("", r->plan, r->workload, m, &s, err); /* the model by its content */
     if (st == DLAB_OK && m->ppl_chunks > 0 && *m->ppl_text) st = dlab_file_hash(m->ppl_text, &text_hash, err);
+    if (st == DLAB_OK) st = hash_files(r->workload, &files_hash, err);
     if (st == DLAB_OK) {
         XXH64_reset(h, DLAB_SCHEMA_VERSION);
         feed(h, r->target);
@@ -117,7 +132,7 @@ dlab_status dlab_config_key(const dlab_config_run *r, const dlab_config_site *si
             feed(h, s.items[i].key);
             feed(h, s.items[i].value);
         }
-        uint64_t rest[5] = {r->model_hash, text_hash, site->program, site->machine, (uint64_t)copy};
+        uint64_t rest[6] = {r->model_hash, text_hash, files_hash, site->program, site->machine, (uint64_t)copy};
         XXH64_update(h, rest, sizeof rest);
         snprintf(key, 17, "%016" PRIx64, (uint64_t)XXH64_digest(h));
     }

@@ -44,8 +44,13 @@ static dlab_status estimate(const dlab_point *p, const dlab_model *model, dlab_o
     dlab_engine_needs needs = {0};
     dlab_error e = {0};
     dlab_plan effective;
-    const dlab_workload_host host = {.batch_size = p->plan.batch_size, .context = dlab_model_get_info(model)->context};
-    dlab_status st = dlab_workload_needs(&p->workload, &host, &needs, &e);
+    dlab_tokenizer *tokenizer = NULL;
+    dlab_status st = dlab_workload_tokenizes(&p->workload) ? dlab_tokenizer_create(model, &tokenizer, &e) : DLAB_OK;
+    const dlab_workload_host host = {.batch_size = p->plan.batch_size,
+                                     .context = dlab_model_get_info(model)->context,
+                                     .tokenizer = tokenizer};
+    if (st == DLAB_OK) st = dlab_workload_needs(&p->workload, &host, &needs, &e);
+    dlab_tokenizer_destroy(tokenizer);
     if (st == DLAB_OK) st = dlab_engine_effective(&p->plan, model, &needs, &effective, &e);
     if (st == DLAB_OK) o->plan = effective;
     if (st == DLAB_OK) st = check_pool(p, model, &needs, effective.kv_pool, &e);

@@ -39,30 +39,38 @@ static void tell(const dlab_session *s, const char *phase)
     if (s->opts.phase) s->opts.phase(s->opts.phase_ctx, phase);
 }
 
-static dlab_status find_eos(const dlab_session *s, int32_t *eos, dlab_error *err)
+/* A server knows its own; what it is told is only whether to heed it. */
+static int32_t find_eos(const dlab_session *s, const dlab_tokenizer *t)
 {
-    *eos = -1;
-    if (s->workload.ignore_eos || !s->opts.model) return DLAB_OK;
-    dlab_tokenizer *t = NULL;
-    DLAB_TRY(dlab_tokenizer_create(s->opts.model, &t, err));
-    *eos = dlab_tokenizer_eos(t);
-    dlab_tokenizer_destroy(t);
-    return DLAB_OK;
+    const int32_t eos = t ? dlab_tokenizer_eos(t) : -1;
+    if (s->workload.ignore_eos) return -1;
+    return eos < 0 && s->opts.target->remote ? INT32_MAX : eos;
 }
 
-static dlab_workload_host workload_host(const dlab_session *s)
+static dlab_workload_host workload_host(const dlab_session *s, const dlab_tokenizer *t)
 {
     const dlab_model_info *m = s->opts.model ? dlab_model_get_info(s->opts.model) : NULL;
-    const int32_t vocab = m ? m->vocab : 2 * FIRST_WORD;
+    const int32_t vocab = m ? m->vocab : t ? dlab_tokenizer_vocab(t) : 2 * FIRST_WORD;
     return (dlab_workload_host){.batch_size = s->plan.batch_size,
                                 .context = m ? m->context : 0,
                                 .first_id = vocab > FIRST_WORD ? FIRST_WORD : 0,
-                                .vocab = vocab};
+                                .vocab = vocab,
+                                .tokenizer = t};
 }
 
-static dlab_status build_requests(dlab_session *s, dlab_error *err)
+static dlab_target_setup target_setup(const dlab_session *s, const dlab_plan *plan, const dlab_engine_needs *needs)
 {
-    dlab_workload_host host = workload_host(s);
+    return (dlab_target_setup){.plan = plan,
+                               .model = s->opts.model,
+                               .needs = needs,
+                               .clock = s->opts.clock,
+                               .remote = s->opts.remote,
+                               .null_step_ns = s->opts.null_step_ns,
+                               .null_service_ns = s->opts.null_service_ns};
+}
+
+static dlab_status build_requests(dlab_session *s, dlab_workload_host host, dlab_error *err)
+{
     DLAB_TRY(dlab_workload_build(&s->workload, &host, &s->requests, err));
     host.warmup = true;
     DLAB_TRY(dlab_workload_build(&s->workload, &host, &s->warmup, err));
@@ -72,29 +80,47 @@ static dlab_status build_requests(dlab_session *s, dlab_error *err)
     return DLAB_OK;
 }
 
+/* *own: NULL where none is needed, or the caller has one. */
+static dlab_status make_tokenizer(const dlab_session *s, dlab_tokenizer **own, const dlab_tokenizer **out,
+                                  dlab_error *err)
+{
+    *out = s->opts.remote ? s->opts.remote->tokenizer : NULL;
+    if (*out || !s->opts.model || (s->workload.ignore_eos && !dlab_workload_tokenizes(&s->workload))) return DLAB_OK;
+    DLAB_TRY(dlab_tokenizer_create(s->opts.model, own, err));
+    *out = *own;
+    return DLAB_OK;
+}
+
 dlab_status dlab_session_create(const dlab_session_opts *opts, dlab_session **out, dlab_error *err)
 {
     *out = NULL;
     dlab_session *s = calloc(1, sizeof *s);
     if (!s) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a session");
     s->opts = *opts;
+    if (!s->opts.clock) s->opts.clock = dlab_clock_real();
     s->plan = *opts->plan;
     s->workload = *opts->workload;
     s->measure = *opts->measure;
     s->model_name = strdup(opts->model_name ? opts->model_name : "");
     dlab_status st = s->model_name ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "no memory for a session");
     dlab_engine_needs needs = {0};
+    dlab_tokenizer *own = NULL;
+    const dlab_tokenizer *tokenizer = NULL;
     if (st != DLAB_OK) goto done;
-    const dlab_workload_host host = workload_host(s);
+    DLAB_TRY_DONE(st, make_tokenizer(s, &own, &tokenizer, err));
+    const dlab_workload_host host = workload_host(s, tokenizer);
     DLAB_TRY_DONE(st, dlab_workload_needs(&s->workload, &host, &needs, err));
-    DLAB_TRY_DONE(st, opts->target->create(&s->plan, opts->model, &needs, &s->target, err));
-    DLAB_TRY_DONE(st, build_requests(s, err));
-    DLAB_TRY_DONE(st, find_eos(s, &s->eos, err));
-    *out = s;
-    return DLAB_OK;
+    const dlab_target_setup setup = target_setup(s, &s->plan, &needs);
+    DLAB_TRY_DONE(st, opts->target->create(&setup, &s->target, err));
+    DLAB_TRY_DONE(st, build_requests(s, host, err));
+    s->eos = find_eos(s, tokenizer);
 
 done:
-    dlab_session_destroy(s);
+    dlab_tokenizer_destroy(own);
+    if (st == DLAB_OK)
+        *out = s;
+    else
+        dlab_session_destroy(s);
     return st;
 }
 
@@ -109,10 +135,18 @@ void dlab_session_destroy(dlab_session *s)
     free(s);
 }
 
+/* What workload.requests counts: requests that follow no other. */
+static int64_t conversations(const dlab_requests *q)
+{
+    int64_t n = q->after ? 0 : q->n;
+    for (int64_t i = 0; q->after && i < q->n; i++) n += q->after[i] < 0;
+    return n;
+}
+
 dlab_status dlab_session_settings(const dlab_session *s, dlab_settings *out, dlab_error *err)
 {
     dlab_workload effective = s->workload;
-    effective.requests = s->requests.n;
+    effective.requests = conversations(&s->requests);
     return dlab_config_settings(s->model_name, s->target->ops->plan(s->target), &effective, &s->measure, out, err);
 }
 
@@ -138,6 +172,7 @@ static dlab_drive_opts drive_opts(const dlab_session *s)
                              .eos = s->eos,
                              /* reading /proc at each step would cost more than some steps do */
                              .sample_rss = s->measure.memory_sample_ns > 0,
+                             .interval_ns = llrint(s->target->ops->plan(s->target)->batch_interval_ms * 1e6),
                              .pulse = s->opts.pulse,
                              .interrupted = s->opts.interrupted};
 }
@@ -155,7 +190,7 @@ static dlab_status warm_up(dlab_session *s, int64_t times, dlab_error *err)
     for (int64_t i = 0; i < times; i++) {
         dlab_run thrown_away;
         dlab_run_init(&thrown_away);
-        dlab_status st = dlab_drive(s->target, dlab_clock_real(), &s->warmup, s->handles, &o, &thrown_away, err);
+        dlab_status st = dlab_drive(s->target, s->opts.clock, &s->warmup, s->handles, &o, &thrown_away, err);
         dlab_run_free(&thrown_away);
         if (st != DLAB_OK) return dlab_error_prefix(err, st, "warm-up");
     }
@@ -214,13 +249,16 @@ static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
     dlab_drive_opts o = drive_opts(s);
     dlab_mem_stats mem = {0};
     dlab_kv_stats before = {0};
+    o.keep_cache = s->measure.keep_cache; /* not that of a warm-up, which has other prompts */
     tell(s, "measure");
     s->target->ops->memory(s->target, &mem, &before);
     s->target->ops->reset_peaks(s->target);
     malloc_trim(0); /* what writing the run before took is not this run's */
     bool rss_is_ours = dlab_probe_rss_reset();
+    if (!s->target->ops->remote) out->kv_cached_start = before.cached_bytes;
+    dlab_text_copy(out->load_shape, sizeof out->load_shape, s->workload.kind);
     out->started_unix = unix_now();
-    dlab_status st = dlab_drive(s->target, dlab_clock_real(), &s->requests, s->handles, &o, out, err);
+    dlab_status st = dlab_drive(s->target, s->opts.clock, &s->requests, s->handles, &o, out, err);
     keep_memory(s, &before, rss_is_ours, out);
     if (st == DLAB_OK) st = add_peaks(s, out, err);
     return st;
@@ -265,7 +303,8 @@ static dlab_status quality(dlab_session *s, dlab_run *out, dlab_error *err)
     if (st != DLAB_OK) goto done;
     DLAB_TRY_DONE(st, dlab_tokenizer_create(s->opts.model, &tok, err));
     DLAB_TRY_DONE(st, dlab_tokenizer_encode(tok, text, n, false, true, &ids, &n_ids, err));
-    DLAB_TRY_DONE(st, s->opts.target->create(&plan, s->opts.model, &needs, &t, err));
+    const dlab_target_setup setup = target_setup(s, &plan, &needs);
+    DLAB_TRY_DONE(st, s->opts.target->create(&setup, &t, err));
     int32_t bos = dlab_tokenizer_adds_bos(tok) ? dlab_tokenizer_bos(tok) : -1;
     DLAB_TRY_DONE(st, dlab_ppl_run(t, ids, (int64_t)n_ids, bos, &o, (int64_t)n, out, &result, err));
     snprintf(out->corpus_hash, sizeof out->corpus_hash, "%016" PRIx64, (uint64_t)XXH64(text, n, 0));

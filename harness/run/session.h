@@ -18,6 +18,9 @@ typedef struct {
     /* Told when a run enters "prime", "warmup", "measure", "quality"; NULL: nobody. */
     void (*phase)(void *ctx, const char *name);
     void *phase_ctx;
+    dlab_clock *clock;                        /* NULL: the real one */
+    const dlab_remote *remote;                /* for the targets that need one; borrowed */
+    int64_t null_step_ns, null_service_ns;    /* for the null target, as dlab_target_setup has them */
     dlab_pulse *pulse;                        /* beats after each step and each piece of text; NULL: none */
     const volatile sig_atomic_t *interrupted; /* NULL: never */
 } dlab_session_opts;

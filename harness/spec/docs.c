@@ -93,6 +93,65 @@ static const char intro[] =
     "Sizes are bytes or take a unit (`64KiB`, `1.5GiB`, `2GB`); durations are seconds or take a unit (`250ms`, `20s`,\n"
     "`2min`); switches are `true` or `false` (also `on`/`off`, `yes`/`no`).\n";
 
+static const char workload_text[] =
+    "\n"
+    "## How requests come about\n"
+    "\n"
+    "`workload.kind` says when requests arrive, `lengths` and `outputs` how long they are, `prompts` what they say. A "
+    "key that\n"
+    "does not belong to what was chosen is without effect, as `rate` is in a closed loop.\n"
+    "\n"
+    "- **batch**: all at once, when the clock starts.\n"
+    "- **closed**: `concurrency` are in flight. The next is sent when one ends, after `think`. With `duration` and no "
+    "`requests`,\n"
+    "  4096 conversations are prepared; a run that uses them up ends early, which its end shows.\n"
+    "- **open**: `rate` a second, whatever the target does; a request's time is when it should have come, even where "
+    "it was sent\n"
+    "  late. A constant rate starts at 0; a drawn one starts with its first gap. Gaps are drawn for a rate of 1 and "
+    "mapped through\n"
+    "  the rate's integral, ramp or not, and are never stretched to fill the duration. With `requests` and `duration`, "
+    "whichever\n"
+    "  ends first. With `turns`, conversations arrive at the rate and their later turns follow the answers.\n"
+    "- **trace**: Mooncake's JSONL. The first line's time is the run's start; times must not fall. A hash stands for "
+    "512 tokens,\n"
+    "  drawn from `seed` and the hash alone, so that prompts that begin with equal hashes begin with equal tokens; the "
+    "last block\n"
+    "  may be a part of one. Without `hash_ids` no two prompts are alike.\n"
+    "\n"
+    "Drawn lengths outside their bounds, and those that the model's context cannot hold together (for conversations: "
+    "all turns\n"
+    "and answers), are drawn again. Of normal, lognormal and poisson the mean and the deviation are those before the "
+    "bounds cut.\n"
+    "\n"
+    "`prompts: text` takes pieces of exactly the wanted number of tokens from the text, each from a place of its own, "
+    "going on at\n"
+    "the text's start when it ends; no BOS is put before them. With `jsonl` and `sharegpt` a prompt is as long as its "
+    "text (with\n"
+    "BOS where the model wants it) while `lengths` is `fixed`, and those above `prompt_max` are left out; with any "
+    "other word of\n"
+    "`lengths` the text is cut, or begins again, to the length that was drawn. An answer is as long as "
+    "`output_length`, or as the\n"
+    "conversation's answer, while `outputs` is `fixed`, and those above `output_max` are left out; where the file does "
+    "not tell,\n"
+    "it has `workload.output` tokens. In ShareGPT's form each message of `human` or `user` is a turn, up to "
+    "`workload.turns` of\n"
+    "them; `system` messages are passed over, and a conversation ends before a turn that is empty or too long.\n"
+    "\n"
+    "A later turn's prompt is all turns before it with their real answers, and `turn_prompt` tokens more. A turn "
+    "whose\n"
+    "predecessor failed is dropped with all turns behind it.\n"
+    "\n"
+    "There are four seeds: `seed` for what the prompts say, `seed_lengths`, `seed_arrivals` (also of think times, "
+    "prefix groups and\n"
+    "priorities), and the plan's `sample.seed` for the answers. A change in one changes nothing that the others draw, "
+    "and what a\n"
+    "request draws depends on its seed and its number alone. Warm-up has the same lengths and times with other "
+    "tokens.\n"
+    "\n"
+    "Files are found as the process sees them, and their contents are part of what identifies a run: a run is done "
+    "again when a\n"
+    "file has changed.\n";
+
 static void print_cell(FILE *f, const char *text)
 {
     for (const char *c = text; *c; c++) {
@@ -200,6 +259,7 @@ dlab_status dlab_spec_docs(char **out, dlab_error *err)
     print_params(f, "plan", "The engine's axes. `dlab list` says what each word does.", table, n);
     table = dlab_workload_params(&n);
     print_params(f, "workload", "Elsewhere these keys are written in full: `workload.prompt`.", table, n);
+    fputs(workload_text, f);
     table = dlab_measure_params(&n);
     print_params(f, "measure", "For `--set` these keys are written in full: `measure.repeats`.", table, n);
     print_words(f, "`ladder:`", "A list of steps.", "ladder");

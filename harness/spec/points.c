@@ -203,7 +203,8 @@ static void make_skip(dlab_point *p)
 {
     const dlab_workload *w = &p->workload;
     p->skip[0] = '\0';
-    if (strcmp(p->plan.kv_store, "none") == 0 && (p->plan.batch_chunk > 0 || p->plan.batch_token_budget > 0)) {
+    const bool rows_bound = p->plan.batch_token_budget > 0 && strcmp(p->plan.batch_budget, "rows") == 0;
+    if (strcmp(p->plan.kv_store, "none") == 0 && (p->plan.batch_chunk > 0 || rows_bound)) {
         snprintf(p->skip, sizeof p->skip,
                  "kv.store: none computes the whole prefix at every step, so %s cannot split it",
                  p->plan.batch_chunk > 0 ? "batch.chunk" : "batch.token_budget");

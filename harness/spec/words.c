@@ -6,13 +6,37 @@
 
 static const char *const *workload_kinds(void)
 {
-    static const char *const list[] = {"batch", NULL};
+    static const char *const list[] = {"batch", "closed", "open", "trace", NULL};
     return list;
 }
 
 static const char *const *workload_lengths(void)
 {
-    static const char *const list[] = {"fixed", "spread", "lognormal", NULL};
+    static const char *const list[] = {"fixed", "spread", "uniform", "normal", "lognormal", "poisson", "file", NULL};
+    return list;
+}
+
+static const char *const *workload_outputs(void)
+{
+    static const char *const list[] = {"fixed", "uniform", "normal", "lognormal", "poisson", "file", NULL};
+    return list;
+}
+
+static const char *const *workload_prompts(void)
+{
+    static const char *const list[] = {"ids", "text", "jsonl", "sharegpt", NULL};
+    return list;
+}
+
+static const char *const *workload_arrivals(void)
+{
+    static const char *const list[] = {"poisson", "gamma", "constant", NULL};
+    return list;
+}
+
+static const char *const *workload_think_times(void)
+{
+    static const char *const list[] = {"fixed", "exponential", NULL};
     return list;
 }
 
@@ -25,6 +49,14 @@ static const char *const *measure_orders(void)
 #define INT(s, k, f, d, lo, hi, h)                                                                                     \
     {                                                                                                                  \
         k, DLAB_PARAM_INT, offsetof(s, f), d, lo, hi, NULL, h                                                          \
+    }
+#define REAL(s, k, f, d, lo, hi, h)                                                                                    \
+    {                                                                                                                  \
+        k, DLAB_PARAM_FLOAT, offsetof(s, f), d, lo, hi, NULL, h                                                        \
+    }
+#define TEXT(s, k, f, h)                                                                                               \
+    {                                                                                                                  \
+        k, DLAB_PARAM_STRING, offsetof(s, f), "", 1, 0, NULL, h                                                        \
     }
 #define BOOL(s, k, f, d, h)                                                                                            \
     {                                                                                                                  \
@@ -43,31 +75,99 @@ const dlab_param *dlab_workload_params(size_t *n)
 {
     static const dlab_param table[] = {
         CHOICE(dlab_workload, "workload.kind", kind, "batch", workload_kinds,
-               "how requests arrive; batch: all at once, when the clock starts"),
-        INT(dlab_workload, "workload.requests", requests, "0", 0, 65536,
-            "how many prompts a run serves; 0: as many as fill batch.size with their answers"),
+               "how requests arrive; batch: all at once, when the clock starts; closed: workload.concurrency are in "
+               "flight, the next is sent when one ends; open: workload.rate a second, whatever the target does; trace: "
+               "at the times of workload.trace"),
+        INT(dlab_workload, "workload.requests", requests, "0", 0, 1048576,
+            "how many prompts a run serves, or conversations where workload.turns is above 1; 0: batch: as many as "
+            "fill "
+            "batch.size with their answers; others: as many as workload.duration or the file has"),
+        TIME(dlab_workload, "workload.duration", duration_ns, "0s",
+             "closed, open, trace: nothing is sent later than this, and what runs is let end; 0s: only "
+             "workload.requests ends the run"),
         INT(dlab_workload, "workload.prompt", prompt, "128", 0, 1048576,
             "tokens of each prompt, computed while the clock runs; 0 needs workload.depth above 0"),
         CHOICE(dlab_workload, "workload.lengths", lengths, "fixed", workload_lengths,
                "of the prompts; fixed: all are workload.prompt; spread: evenly over [prompt/2, prompt], in a seeded "
-               "order; lognormal: drawn, with workload.prompt as their mean and workload.prompt_sd as their standard "
-               "deviation, at least 1"),
+               "order; uniform: drawn from [workload.prompt_min, workload.prompt_max]; normal, lognormal: drawn, with "
+               "workload.prompt as their mean and workload.prompt_sd as their standard deviation, at least 1; poisson: "
+               "drawn, with workload.prompt as their mean, at least 1; file: from workload.lengths_file"),
         INT(dlab_workload, "workload.prompt_sd", prompt_sd, "0", 0, 1048576,
-            "lognormal: standard deviation of the lengths themselves, not of their logarithm"),
+            "normal, lognormal: standard deviation of the lengths themselves, not of their logarithm"),
+        INT(dlab_workload, "workload.prompt_min", prompt_min, "0", 0, 1048576,
+            "uniform: the shortest; normal, lognormal, poisson: a shorter draw is drawn again; 0: as 1"),
         INT(dlab_workload, "workload.prompt_max", prompt_max, "0", 0, 1048576,
-            "lognormal: a longer draw is drawn again; 0: only what the model's context cannot hold is"),
+            "uniform: the longest; normal, lognormal, poisson: a longer draw is drawn again; 0: only what the model's "
+            "context cannot hold is"),
         INT(dlab_workload, "workload.shared_prefix", shared_prefix, "0", 0, 1048576,
             "the first so many tokens of every prompt are the same, as a system prompt is; every prompt must be "
             "longer"),
+        INT(dlab_workload, "workload.prefix_groups", prefix_groups, "1", 1, 1048576,
+            "so many different shared prefixes; which one a request has is drawn"),
+        REAL(dlab_workload, "workload.prefix_share", prefix_share, "1", 0, 1,
+             "share of the requests that begin with a shared prefix, spread evenly and exact to one request"),
         INT(dlab_workload, "workload.samples", samples, "1", 1, 4096,
             "answers to each prompt, which is computed once for all of them; each takes a place of batch.size"),
         INT(dlab_workload, "workload.output", output, "32", 1, 1048576, "tokens that each answer has"),
+        CHOICE(dlab_workload, "workload.outputs", outputs, "fixed", workload_outputs,
+               "lengths of the answers, drawn as workload.lengths are, from workload.output, workload.output_sd, "
+               "workload.output_min, workload.output_max"),
+        INT(dlab_workload, "workload.output_sd", output_sd, "0", 0, 1048576,
+            "normal, lognormal: standard deviation of the answers' lengths"),
+        INT(dlab_workload, "workload.output_min", output_min, "0", 0, 1048576,
+            "uniform: the shortest answer; normal, lognormal, poisson: a shorter draw is drawn again; 0: as 1"),
+        INT(dlab_workload, "workload.output_max", output_max, "0", 0, 1048576,
+            "uniform: the longest answer; normal, lognormal, poisson: a longer draw is drawn again; 0: only what the "
+            "model's context cannot hold is"),
+        TEXT(dlab_workload, "workload.lengths_file", lengths_file,
+             "a line a request: tokens of its prompt and of its answer, with a blank or a comma between; # begins a "
+             "comment; used again from its start where there are more requests"),
         INT(dlab_workload, "workload.depth", depth, "0", 0, 1048576,
             "tokens that are already there when the clock starts; the cache is filled with them once, untimed"),
         BOOL(dlab_workload, "workload.ignore_eos", ignore_eos, "true",
              "go on past the end-of-text token, so that output lengths are exact"),
+        CHOICE(dlab_workload, "workload.prompts", prompts, "ids", workload_prompts,
+               "what the prompts say; ids: drawn token ids; text: pieces of workload.prompts_file; jsonl: its prompts; "
+               "sharegpt: its conversations"),
+        TEXT(dlab_workload, "workload.prompts_file", prompts_file,
+             "text: any text, empty: the bundled corpus; jsonl: a line a prompt, {\"prompt\" or \"text\": …, "
+             "\"output_length\": …}; sharegpt: ShareGPT's JSON"),
+        INT(dlab_workload, "workload.concurrency", concurrency, "1", 1, 65536,
+            "closed: requests, or conversations, in flight"),
+        TIME(dlab_workload, "workload.think", think_ns, "0s",
+             "closed, and between the turns of a conversation: time from an answer's end to the next request"),
+        CHOICE(dlab_workload, "workload.think_times", think, "fixed", workload_think_times,
+               "fixed: all are workload.think; exponential: drawn, with workload.think as their mean"),
+        REAL(dlab_workload, "workload.rate", rate, "0", 0, 1e6,
+             "open: requests a second, or conversations where workload.turns is above 1"),
+        REAL(dlab_workload, "workload.rate_end", rate_end, "0", 0, 1e6,
+             "open: the rate changes evenly from workload.rate to this one over workload.duration; 0: it does not "
+             "change"),
+        CHOICE(dlab_workload, "workload.arrivals", arrivals, "poisson", workload_arrivals,
+               "open: gaps between requests; poisson: exponential; gamma: of the shape workload.burstiness; constant: "
+               "all the same"),
+        REAL(dlab_workload, "workload.burstiness", burstiness, "1", 0.01, 1000,
+             "gamma: shape of the gaps, whose spread is 1/√burstiness of their mean; 1 is poisson, less comes in "
+             "bursts"),
+        INT(dlab_workload, "workload.turns", turns, "1", 1, 1024,
+            "of a conversation: each turn's prompt is all turns before it with their answers, and some tokens more; "
+            "sharegpt: at most so many of each conversation"),
+        INT(dlab_workload, "workload.turn_prompt", turn_prompt, "0", 0, 1048576,
+            "tokens that each later turn adds; 0: as many as a first turn would have"),
+        TEXT(dlab_workload, "workload.priorities", priorities,
+             "PRIORITY:WEIGHT, …: each request's priority is drawn from these; a higher one is served first by "
+             "batch.policy priority; empty: all are 0"),
+        TEXT(dlab_workload, "workload.trace", trace_file,
+             "trace: a file in Mooncake's format, a line a request: {\"timestamp\": ms, \"input_length\": …, "
+             "\"output_length\": …, \"hash_ids\": […]}"),
+        REAL(dlab_workload, "workload.trace_speed", trace_speed, "1", 0.001, 1e6,
+             "trace: times are divided by this; 2: requests come twice as fast as they did"),
         INT(dlab_workload, "workload.seed", seed, "1", 0, 9007199254740992.0,
-            "of the prompts' token ids and lengths; same seed, same requests"),
+            "of what the prompts say; same seed, same prompts"),
+        INT(dlab_workload, "workload.seed_lengths", seed_lengths, "0", 0, 9007199254740992.0,
+            "of the lengths; 0: as workload.seed"),
+        INT(dlab_workload, "workload.seed_arrivals", seed_arrivals, "0", 0, 9007199254740992.0,
+            "of arrivals, think times, prefix groups and priorities; 0: as workload.seed"),
     };
     *n = NELEMS(table);
     return table;
@@ -91,11 +191,19 @@ const dlab_param *dlab_measure_params(size_t *n)
              "counts as a hang, and 0s waits for ever"),
         TIME(dlab_measure, "measure.memory_sample", memory_sample_ns, "0s",
              "shortest time between two samples of memory; 0s: one at each step"),
+        TIME(dlab_measure, "measure.slo_ttft", slo_ttft_ns, "0s",
+             "goodput counts requests whose first token came within this; 0s: any"),
+        TIME(dlab_measure, "measure.slo_tpot", slo_tpot_ns, "0s",
+             "goodput counts requests whose later tokens took at most this each; 0s: any"),
+        TIME(dlab_measure, "measure.slo_e2e", slo_e2e_ns, "0s",
+             "goodput counts requests that ended within this; 0s: any"),
+        BOOL(dlab_measure, "measure.keep_cache", keep_cache, "false",
+             "cached prefixes stay from one run of a point to its next, warm-up included; otherwise each run starts "
+             "with none"),
         INT(dlab_measure, "measure.ppl_chunks", ppl_chunks, "0", 0, 1000000,
             "pieces of text scored for perplexity on each point's first repeat; 0: no quality pass"),
         INT(dlab_measure, "measure.ppl_context", ppl_context, "512", 2, 1048576, "tokens of such a piece"),
-        {"measure.ppl_text", DLAB_PARAM_STRING, offsetof(dlab_measure, ppl_text), "", 1, 0, NULL,
-         "path of the text to score; empty: the bundled corpus"},
+        TEXT(dlab_measure, "measure.ppl_text", ppl_text, "path of the text to score; empty: the bundled corpus"),
     };
     *n = NELEMS(table);
     return table;
@@ -174,16 +282,10 @@ const dlab_spec_reserved *dlab_spec_reserved_words(size_t *n)
         {"device", NULL, {"cuda", "sim"}},
         {"weights.dtype", NULL, {"f32", "f16", "bf16", "int8", "fp8", "int4"}},
         {"compute", NULL, {"f16"}},
-        {"batch.mode", NULL, {"continuous"}},
-        {"workload.kind", NULL, {"poisson", "trace"}},
         {"attention.pattern", NULL, {"sink_window", "topk_pages"}},
         {"attention.key_rank", "", {NULL}},
         {"weights.keep", "", {NULL}},
         {"weights.outlier_threshold", "", {NULL}},
-        {"batch.budget", "rows", {"lengths"}},
-        {"batch.policy", "fcfs", {"priority", "length_grouped"}},
-        {"batch.interval_ms", "", {NULL}},
-        {"batch.release", "", {NULL}},
     };
     *n = NELEMS(table);
     return table;

@@ -19,14 +19,13 @@ static void destroy(dlab_target *t)
     free(t);
 }
 
-static dlab_status create(const dlab_plan *plan, const dlab_model *model, const dlab_engine_needs *needs,
-                          dlab_target **out, dlab_error *err)
+static dlab_status create(const dlab_target_setup *setup, dlab_target **out, dlab_error *err)
 {
     *out = NULL;
     engine_target *t = calloc(1, sizeof *t);
     if (!t) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a target");
     t->base.ops = &dlab_target_engine;
-    dlab_status st = dlab_engine_create(plan, model, needs, &t->engine, err);
+    dlab_status st = dlab_engine_create(setup->plan, setup->model, setup->needs, &t->engine, err);
     if (st != DLAB_OK) {
         free(t);
         return st;
@@ -42,12 +41,15 @@ static dlab_status submit(dlab_target *t, const dlab_engine_request *r, dlab_err
 
 static bool busy(const dlab_target *t) { return dlab_engine_busy(engine_of(t)); }
 
-static dlab_status step(dlab_target *t, dlab_step *out, dlab_error *err)
+static dlab_status step(dlab_target *t, int64_t deadline_ns, dlab_target_step *out, dlab_error *err)
 {
-    return dlab_engine_step(engine_of(t), out, err);
+    (void)deadline_ns;
+    *out = (dlab_target_step){0};
+    return dlab_engine_step(engine_of(t), &out->step, err);
 }
 
-static void cancel(dlab_target *t) { dlab_engine_cancel(engine_of(t)); }
+static void cancel(dlab_target *t, bool keep_cache) { dlab_engine_cancel(engine_of(t), keep_cache); }
+static void gate(dlab_target *t, bool open) { dlab_engine_gate(engine_of(t), open); }
 
 static dlab_status prime(dlab_target *t, const int32_t *ids, int64_t n, int32_t *handle, dlab_error *err)
 {
@@ -78,6 +80,7 @@ const dlab_target_ops dlab_target_engine = {.name = "engine",
                                             .busy = busy,
                                             .step = step,
                                             .cancel = cancel,
+                                            .gate = gate,
                                             .prime = prime,
                                             .score = score,
                                             .memory = memory,

@@ -1,16 +1,25 @@
-/* From a workload and a vocabulary to requests with exact token counts. Same seed, same tokens. */
+/* From a workload and a vocabulary to requests with exact token counts, and from requests to when each is due. Same seeds,
+ * same requests, same schedule. */
 #ifndef DLAB_HARNESS_WORKLOAD_WORKLOAD_H
 #define DLAB_HARNESS_WORKLOAD_WORKLOAD_H
 
 #include "harness/spec/spec.h"
 
 typedef struct {
-    int64_t n;                        /* prompts */
+    int64_t n;                        /* prompts; every turn of a conversation is one */
     int32_t samples;                  /* answers to each of them */
-    int32_t *ids;                     /* [Σ (depth + prompt)] */
+    int32_t *ids;                     /* [Σ (depth + prompt)] what is known of each prompt before the run */
     int64_t *offset;                  /* [n] of a request's first id (its depth tokens, then its prompt) */
-    int64_t *depth, *prompt, *output; /* [n] tokens */
-    uint64_t *seed;                   /* [n] for sampling */
+    int64_t *depth, *prompt, *output; /* [n] tokens. Of a later turn `prompt` is what this turn adds */
+    uint64_t *seed;                   /* [n] for sampling: of the number alone, whatever the workload's seeds */
+    int64_t *arrival_ns; /* [n] since the run's start, ascending; −1: when another has ended. NULL: all 0 */
+    int32_t *priority;   /* [n], or NULL: 0 */
+    int64_t *after;      /* [n] the turn before, whose prompt and answer this one's prompt begins with; −1:
+                                         none. NULL: none at all */
+    int64_t *think_ns;   /* [n] between the end of what it waits for and its own arrival, or NULL: 0 */
+    int64_t concurrency; /* closed: first turns in flight; 0: not closed */
+    int64_t duration_ns; /* nothing arrives after; 0: no end */
+    double rate;         /* mean intended requests a second; NaN: none is intended */
 } dlab_requests;
 
 /* What the requests are for. */
@@ -20,14 +29,39 @@ typedef struct {
     /* ids are drawn from [first_id, vocab): control ids stand below first_id. Not read by dlab_workload_needs. */
     int32_t first_id, vocab;
     bool warmup; /* other ids in requests of the same lengths, so that no cache knows the measured ones */
+    const dlab_tokenizer *tokenizer; /* where dlab_workload_tokenizes; NULL: there is none */
 } dlab_workload_host;
 
-/* DLAB_EIMPOSSIBLE says what in the workload contradicts what. */
+/* The prompts come from a text: build needs the host's tokenizer, and needs does where the text gives the lengths. */
+bool dlab_workload_tokenizes(const dlab_workload *w);
+
+/* DLAB_EIMPOSSIBLE says what in the workload contradicts what; DLAB_EIO, DLAB_EFORMAT: a file (with its line). */
 dlab_status dlab_workload_build(const dlab_workload *w, const dlab_workload_host *host, dlab_requests *out,
                                 dlab_error *err);
 void dlab_requests_free(dlab_requests *r);
 /* What the engine must be able to hold for exactly these requests: drawn lengths are drawn here too, to know the longest. */
 dlab_status dlab_workload_needs(const dlab_workload *w, const dlab_workload_host *host, dlab_engine_needs *out,
                                 dlab_error *err);
+/* How many of request i's depth tokens are primed: all of them, or all but one where no prompt is measured, since a request
+ * must hand at least one token over. */
+int64_t dlab_requests_primed(const dlab_requests *q, int64_t i);
+
+/* ---- source.c: which request is due when. Times are ns since the run's start; O(log n) a call -------------------------- */
+
+typedef struct dlab_source dlab_source;
+
+/* requests are borrowed. */
+dlab_status dlab_source_create(const dlab_requests *q, dlab_source **out, dlab_error *err);
+void dlab_source_destroy(dlab_source *s);
+/* The next request that is due at or before now; −1: none is. Each is handed out once, in the order of *sched_ns, when it
+ * should arrive (which may be long past), then of its number. */
+int64_t dlab_source_take(dlab_source *s, int64_t now_ns, int64_t *sched_ns);
+/* When the next one is due; INT64_MAX: not before another has ended, or never. */
+int64_t dlab_source_due_ns(const dlab_source *s);
+/* Request i has ended (its last sample too), well or not: what waits for it is scheduled: the next turn, or in a closed
+ * loop the next conversation. A turn whose predecessor failed is dropped with all turns behind it. */
+void dlab_source_ended(dlab_source *s, int64_t i, int64_t now_ns, bool failed);
+/* Nothing is left to hand out, now or later, whatever ends. */
+bool dlab_source_over(const dlab_source *s);
 
 #endif

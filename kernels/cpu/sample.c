@@ -24,7 +24,7 @@ static int64_t sample_tasks(const void *args, int phase)
 static size_t sample_scratch(const void *args)
 {
     const dlab_sample_args *a = args;
-    return a->temperature == 0 ? 0 : (size_t)a->vocab * sizeof(double);
+    return a->draws ? (size_t)a->vocab * sizeof(double) : 0;
 }
 
 static uint32_t key_of(float logit)
@@ -80,15 +80,16 @@ static int32_t draw_from(const candidate *list, int32_t n, const double *weight,
     return list[kept - 1].id;
 }
 
-static int32_t sample_row(const dlab_sample_args *a, const float *logits, candidate *list, uint64_t draw, void *scratch)
+static int32_t sample_row(const float *logits, int32_t vocab, const dlab_desc_logit *how, candidate *list,
+                          void *scratch)
 {
-    if (row_argmax(logits, a->vocab) < 0) return -1;
-    for (int32_t i = 0; i < a->vocab; i++) list[i] = (candidate){key_of(logits[i]), i};
-    sort_candidates(list, scratch, a->vocab);
-    const int32_t n = a->top_k > 0 && a->top_k < a->vocab ? a->top_k : a->vocab;
+    if (row_argmax(logits, vocab) < 0) return -1;
+    for (int32_t i = 0; i < vocab; i++) list[i] = (candidate){key_of(logits[i]), i};
+    sort_candidates(list, scratch, vocab);
+    const int32_t n = how->top_k > 0 && how->top_k < vocab ? how->top_k : vocab;
     double *weight = scratch;
-    const double total = fill_weights(list, n, logits, a->temperature, weight);
-    return draw_from(list, n, weight, total, (double)a->top_p, (double)(draw >> 11) * 0x1p-53);
+    const double total = fill_weights(list, n, logits, how->temperature, weight);
+    return draw_from(list, n, weight, total, (double)how->top_p, (double)(how->draw >> 11) * 0x1p-53);
 }
 
 static void sample_run(const void *args, int phase, int64_t begin, int64_t end, void *scratch)
@@ -100,10 +101,11 @@ static void sample_run(const void *args, int phase, int64_t begin, int64_t end, 
     int32_t *tokens = (int32_t *)dlab_host_ptr(a->tokens) + a->first;
     for (int64_t i = begin; i < end; i++) {
         const float *row = logits + i * a->vocab;
-        if (a->temperature == 0)
+        if (wanted[i].temperature == 0)
             tokens[i] = row_argmax(row, a->vocab);
         else
-            tokens[i] = sample_row(a, row, (candidate *)dlab_host_ptr(a->work) + i * a->vocab, wanted[i].draw, scratch);
+            tokens[i] =
+                sample_row(row, a->vocab, &wanted[i], (candidate *)dlab_host_ptr(a->work) + i * a->vocab, scratch);
     }
 }
 

@@ -75,6 +75,7 @@ FACT(kv_growths)
 FACT(kv_growth_ns)
 FACT(kv_evictions)
 FACT(kv_copies)
+FACT(kv_cached_start)
 
 static void kv_hit(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
 {
@@ -135,7 +136,7 @@ static int64_t most_live(const dlab_run *r)
 {
     size_t n = 0, k = 0;
     int64_t live = 0, most = -1;
-    dlab_ev_token *t = dlab_events_tokens(r, &DLAB_WINDOW_ALL, &n);
+    dlab_ev_token *t = dlab_events_tokens(r, &DLAB_WINDOW_ALL, true, &n);
     dlab_ev_request *q = t ? malloc((r->n_requests + 1) * sizeof *q) : NULL;
     change *changes = q ? malloc((n + r->n_requests + 1) * sizeof *changes) : NULL;
     if (!changes || r->n_requests == 0) goto done;
@@ -190,6 +191,8 @@ static const dlab_metric metrics[] = {
     {"kv_shared", "B", DLAB_HIGHER_IS_BETTER, false, "bytes saved by sharing, mean over the steps' time", kv_shared},
     {"kv_hit", "1", DLAB_HIGHER_IS_BETTER, false,
      "tokens found in the prefix cache / tokens looked for; missing without one", kv_hit},
+    {"cache_start", "B", DLAB_NEITHER, false, "bytes kept as prefixes when the run began; 0: the cache was cold",
+     kv_cached_start},
     {"kv_pool", "B", DLAB_LOWER_IS_BETTER, false, "largest size of the KV store itself", kv_pool},
     {"kv_formula", "B", DLAB_LOWER_IS_BETTER, false,
      "K4: bytes of a token by the formula x tokens live at the fullest moment, nothing shared", kv_formula},

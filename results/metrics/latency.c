@@ -1,4 +1,4 @@
-/* Times of requests and of tokens: ttft, queue, tpot, itl, e2e. */
+/* Times of requests and of tokens: ttft, queue, tpot, itl, e2e. Of served requests: what failed has no latency. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,10 +12,10 @@ typedef double *(*collect_fn)(const dlab_run *r, const dlab_metric_window *w, si
     {                                                                                                                  \
         (void)w;                                                                                                       \
         double *x = r->n_requests ? malloc(r->n_requests * sizeof *x) : NULL;                                          \
-        *n = x ? r->n_requests : 0;                                                                                    \
-        for (size_t i = 0; i < *n; i++) {                                                                              \
+        *n = 0;                                                                                                        \
+        for (size_t i = 0; x && i < r->n_requests; i++) {                                                              \
             const dlab_ev_request *q = &r->requests[i];                                                                \
-            x[i] = (expression);                                                                                       \
+            if (dlab_event_served(q)) x[(*n)++] = (expression);                                                        \
         }                                                                                                              \
         return x;                                                                                                      \
     }
@@ -25,33 +25,38 @@ COLLECT_REQUESTS(ttft_client, q->t_first - q->t_submit)
 COLLECT_REQUESTS(queue, q->t_admit - q->t_sched)
 COLLECT_REQUESTS(ttft_service, q->t_first - q->t_admit)
 COLLECT_REQUESTS(e2e, q->t_done - q->t_sched)
+COLLECT_REQUESTS(norm_latency, q->new_tokens > 0 ? (q->t_done - q->t_sched) / (double)q->new_tokens : NAN)
 
-/* One value a request with at least two tokens in the window: time between the first and the last of them ÷ the tokens
- * made in between. What was produced counts, not what was asked for. */
+/* One value a request with at least two tokens in the window. What was produced counts, not what was asked for. */
 static double *collect_tpot(const dlab_run *r, const dlab_metric_window *w, size_t *n)
 {
-    size_t n_tokens;
-    dlab_ev_token *t = dlab_events_tokens(r, w, &n_tokens);
-    double *x = t ? malloc(n_tokens * sizeof *x) : NULL;
+    size_t n_paces;
+    dlab_request_pace *p = dlab_events_paces(r, w, &n_paces);
+    double *x = p ? malloc((n_paces + 1) * sizeof *x) : NULL;
     *n = 0;
-    for (size_t i = 0, j; x && i < n_tokens; i = j) {
-        for (j = i + 1; j < n_tokens && t[j].request == t[i].request;) j++;
-        int64_t made = (int64_t)t[j - 1].index - t[i].index;
-        if (made > 0) x[(*n)++] = (t[j - 1].t - t[i].t) / (double)made;
-    }
-    free(t);
+    for (size_t i = 0; x && i < n_paces; i++)
+        if (isfinite(p[i].tpot)) x[(*n)++] = p[i].tpot;
+    free(p);
     return x;
 }
 
+/* Tokens of one request that came at one time are one flush: k of them share the gap before it evenly, so that there are as
+ * many gaps as tokens after the first. Those that came along with the first had to wait for nothing. */
 static double *collect_itl(const dlab_run *r, const dlab_metric_window *w, size_t *n)
 {
-    size_t n_tokens;
-    dlab_ev_token *t = dlab_events_tokens(r, w, &n_tokens);
-    double *x = t ? malloc(n_tokens * sizeof *x) : NULL;
+    size_t n_tokens, end;
+    dlab_ev_token *t = dlab_events_tokens(r, &DLAB_WINDOW_ALL, false, &n_tokens);
+    double *x = t ? malloc((n_tokens + 1) * sizeof *x) : NULL;
     *n = 0;
-    for (size_t i = 1; x && i < n_tokens; i++)
-        if (t[i].request == t[i - 1].request && (int64_t)t[i].index - t[i - 1].index == 1)
-            x[(*n)++] = t[i].t - t[i - 1].t;
+    for (size_t i = 0; x && i < n_tokens; i = end) {
+        const bool first = i == 0 || t[i - 1].request != t[i].request;
+        for (end = i + 1; end < n_tokens && t[end].request == t[i].request && t[end].t == t[i].t;) end++;
+        const double gap = first ? 0 : (t[i].t - t[i - 1].t) / (double)(end - i);
+        for (size_t k = i + first; k < end; k++)
+            if ((int64_t)t[k].index - t[k - 1].index == 1 && dlab_event_in_window(&t[k], w) &&
+                dlab_event_in_window(&t[k - 1], w))
+                x[(*n)++] = gap;
+    }
     free(t);
     return x;
 }
@@ -90,21 +95,23 @@ static void quantile_of(collect_fn collect, double q, const dlab_run *r, const d
     QUANTILE(name##_p99, name, 0.99)
 
 MEAN_AND_QUANTILES(ttft)
-MEAN(ttft_client, ttft_client)
-MEAN(queue, queue)
-MEAN(ttft_service, ttft_service)
+MEAN_AND_QUANTILES(ttft_client)
+MEAN_AND_QUANTILES(queue)
+MEAN_AND_QUANTILES(ttft_service)
 MEAN_AND_QUANTILES(tpot)
 MEAN_AND_QUANTILES(itl)
 QUANTILE(itl_max, itl, 1.0)
 MEAN_AND_QUANTILES(e2e)
+MEAN_AND_QUANTILES(norm_latency)
 
-/* A request with fewer than two tokens has no tpot. It is counted here, so that it does not vanish. */
+/* A served request with fewer than two tokens has no tpot. It is counted here, so that it does not vanish. */
 static void tpot_missing(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
 {
     *out = DLAB_METRIC_MISSING;
     size_t n, n_requests = 0;
     for (size_t i = 0; i < r->n_requests; i++)
-        n_requests += r->requests[i].id >= w->first_request && r->requests[i].id <= w->last_request;
+        n_requests += dlab_event_served(&r->requests[i]) && r->requests[i].id >= w->first_request &&
+                      r->requests[i].id <= w->last_request;
     if (n_requests == 0) return;
     double *x = collect_tpot(r, w, &n);
     free(x);
@@ -123,18 +130,25 @@ static const dlab_metric metrics[] = {
     ROW(ttft, false, "time to first token, t_first - t_sched, mean over requests"),
     QUANTILE_ROWS(ttft, false, "time to first token over requests"),
     ROW(ttft_client, false, "t_first - t_submit, as a client sees it, mean over requests"),
+    QUANTILE_ROWS(ttft_client, false, "time to first token from submission on over requests"),
     ROW(queue, false, "t_admit - t_sched, mean over requests"),
+    QUANTILE_ROWS(queue, false, "time from schedule to admission over requests"),
     ROW(ttft_service, false, "t_first - t_admit, mean over requests"),
+    QUANTILE_ROWS(ttft_service, false, "time from admission to first token over requests"),
     ROW(tpot, true,
         "time per output token after the first, (t_last - t_first)/(n - 1), mean over requests; n < 2 missing"),
     QUANTILE_ROWS(tpot, true, "time per output token over requests"),
-    {"tpot_missing", "1", DLAB_LOWER_IS_BETTER, true, "requests with fewer than two tokens, which have no tpot",
+    {"tpot_missing", "1", DLAB_LOWER_IS_BETTER, true, "served requests with fewer than two tokens, which have no tpot",
      tpot_missing},
-    ROW(itl, true, "gap between successive tokens, pooled over requests, the first token excluded, mean"),
+    ROW(itl, true,
+        "gap between successive tokens, pooled over requests, the first token excluded, a flush of k shared by k, "
+        "mean"),
     QUANTILE_ROWS(itl, true, "gap between successive tokens"),
     ROW(itl_max, true, "longest gap between successive tokens"),
     ROW(e2e, false, "t_done - t_sched, mean over finished requests"),
     QUANTILE_ROWS(e2e, false, "time from schedule to end over finished requests"),
+    ROW(norm_latency, false, "e2e / n of a finished request, the first token's wait included, mean"),
+    QUANTILE_ROWS(norm_latency, false, "e2e / n over finished requests"),
 };
 
 const dlab_metric_family dlab_metrics_latency = {metrics, sizeof metrics / sizeof *metrics};

@@ -1,24 +1,9 @@
-/* How near a run came to what the machine does at most. The peaks are the run's own: those of its threads and its
- * instruction set. A step could not be faster than its bytes at the bandwidth of a working set of that size, nor than its
- * operations at their peaks, those of int8, bf16 and f32 one after the other; the longer of both is what it is allowed. */
+/* How near a run came to what the machine does at most (results/roofline.h). */
 #include <math.h>
 #include <stdlib.h>
 
 #include "results/events.h"
-
-/* Between two measured sizes along the logarithm of the size; beyond them the nearest. NaN: not known. */
-static double bandwidth_at(const dlab_run *r, double bytes)
-{
-    const dlab_peak_row *p = r->peaks;
-    const size_t n = r->n_peaks;
-    if (n == 0 || isnan(bytes)) return NAN;
-    if (bytes <= p[0].bytes) return p[0].read_ps;
-    if (bytes >= p[n - 1].bytes) return p[n - 1].read_ps;
-    size_t i = 1;
-    while (i + 1 < n && p[i].bytes < bytes) i++;
-    const double f = log(bytes / p[i - 1].bytes) / log(p[i].bytes / p[i - 1].bytes);
-    return p[i - 1].read_ps + f * (p[i].read_ps - p[i - 1].read_ps);
-}
+#include "results/roofline.h"
 
 /* Seconds of steps: what they took, what their bytes alone and their operations alone would take, and what is allowed. */
 typedef struct {
@@ -29,16 +14,12 @@ typedef struct {
 /* Without a peak, or without what a step declares, a sum is NaN, and so is all that is made of it. */
 static void add_step(const dlab_run *r, const dlab_ev_step *s, peak_sum *sum)
 {
-    static const dlab_peak_row unknown = {NAN, NAN, NAN, NAN, NAN};
-    const dlab_peak_row *p = r->n_peaks ? &r->peaks[0] : &unknown;
-    const double bytes = s->bytes / bandwidth_at(r, s->bytes);
-    const double others = s->flops - s->int8_flops - s->bf16_flops;
-    const double operations = s->int8_flops / p->int8_ps + s->bf16_flops / p->bf16_ps + others / p->f32_ps;
+    const dlab_step_bound b = dlab_step_bounds(r, s);
     sum->steps++;
     sum->took += dlab_event_step_seconds(s);
-    sum->bytes += bytes;
-    sum->operations += operations;
-    sum->allowed += isnan(bytes) || isnan(operations) ? NAN : fmax(bytes, operations);
+    sum->bytes += b.bytes;
+    sum->operations += b.operations;
+    sum->allowed += b.allowed;
 }
 
 static peak_sum sum_of(const dlab_run *r, const dlab_step_facts *facts, int kind)

@@ -6,7 +6,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 unset DLAB_MODEL
 export XDG_CACHE_HOME="$scratch/empty"
-commands="bench calibrate env export generate list memory plot ppl run show tokenize"
+commands="bench calibrate env export generate list load memory plot ppl run serve show tokenize"
 
 fail() {
     echo "test_commands: $1" >&2

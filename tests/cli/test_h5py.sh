@@ -43,7 +43,7 @@ import numpy as np
 with h5py.File(sys.argv[1], "r") as f:
     assert f["spec"][()] == open(sys.argv[2], "rb").read(), "the experiment is kept verbatim"
     meta = f["meta"].attrs
-    assert meta["schema_version"] == 3 and meta["complete"] == 1
+    assert meta["schema_version"] == 4 and meta["complete"] == 1
     for key in ("git_revision", "cpu_model", "model", "command"):
         assert len(meta[key]) > 0, key
     points = f["points"]
@@ -59,6 +59,7 @@ with h5py.File(sys.argv[1], "r") as f:
     for row in index:
         run = f["runs"]["%04d" % row["run"]]
         assert run.attrs["status"] == b"ok"
+        assert run.attrs["load_shape"] == b"batch" and run.attrs["kv_cached_start"] == 0
         assert run["effective"].attrs["kv.store"] in (b"none", b"contiguous")
         tokens = run["tokens"][:]
         size = points["batch.size"][row["point"]]

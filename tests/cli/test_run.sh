@@ -110,7 +110,7 @@ expect 0 run refused.yaml --set kv.pool=64KiB -o pool.h5
 expect 0 run refused.yaml -o refused.h5
 says 'skipped' out
 expect 0 run 'an experiment.yaml' --dry-run --set workload.shared_prefix=8
-says 'not run: workload.shared_prefix: all prompts begin with the same 8 tokens' out
+says 'not run: workload.shared_prefix: prompts begin with the same 8 tokens' out
 expect 0 run 'an experiment.yaml' --dry-run --set workload.samples=2
 says 'not run: workload.samples: 2 answers to a prompt run at once; batch.size has 1 places' out
 says '2 not run' out

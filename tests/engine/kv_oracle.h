@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "engine/kv/paged.h"
+#include "engine/kv/swap.h"
 #include "tests/engine/kv_device.h"
 
 #ifndef ORACLE_HEADS /* a fuzzer takes less, for speed */
@@ -23,7 +24,8 @@ enum {
     ORACLE_ROWS = 3 * (ORACLE_TOKENS + 2),
     ORACLE_TEXTS = 3,
     ORACLE_SWEEP = 256, /* operations between two comparisons of everything */
-    ORACLE_POOL = 512   /* most blocks that a test's pool has */
+    ORACLE_POOL = 512,  /* most blocks that a test's pool has */
+    ORACLE_PIECE = 200, /* bytes of a piece of the swap area: it divides nothing */
 };
 
 /* What chooses: a seed, or a fuzzer's bytes. */
@@ -49,6 +51,7 @@ typedef struct {
 
 typedef struct {
     bool open, retired;
+    bool away;       /* not open: copied out, to come back */
     int64_t n_known; /* ids that are there: the prompt, and what was appended */
     int64_t len;     /* of these, what was computed: held by a store that retains */
     int64_t marked;
@@ -61,14 +64,16 @@ typedef struct {
     oracle_dice dice;
     char name[160];
     long n_ops;
-    kv_device dev;
+    kv_device dev, swap_dev;
+    dlab_kv_swap area;
+    dlab_kv_image images[ORACLE_SEQS];
     dlab_kv_config cfg;
     dlab_kv_store *store;
     int32_t texts[ORACLE_TEXTS][ORACLE_TOKENS];
     oracle_seq seqs[ORACLE_SEQS];
     bool was_free[ORACLE_POOL + 1];
     struct {
-        long full, forks, hits, compared;
+        long full, forks, hits, compared, swaps, swaps_refused;
         dlab_kv_stats stats;
     } seen;
 } oracle;
@@ -276,6 +281,7 @@ static inline void oracle_check(oracle *o)
     for (uint64_t i = 0; i < ORACLE_SEQS && !oracle_compare(o, (int)((any + i) % ORACLE_SEQS), false); i++) continue;
     if (o->n_ops % ORACLE_SWEEP != 0) return;
     const char *wrong = kv_device_check(&o->dev);
+    if (!wrong) wrong = kv_device_check(&o->swap_dev);
     ORACLE_CHECK(o, !wrong, "%s", wrong);
     oracle_check_padding_block(o);
     for (int i = 0; i < ORACLE_SEQS; i++) oracle_compare(o, i, true);
@@ -452,6 +458,61 @@ static inline void oracle_rewind(oracle *o, int seq)
     m->retired = false;
 }
 
+/* Copied out, and its place given back (a marked one keeps what it had when it was marked). */
+static inline void oracle_swap_out(oracle *o, int seq)
+{
+    oracle_seq *m = &o->seqs[seq];
+    dlab_error err = {0};
+    if (!o->c.ops->swap || m->retired || m->len == 0 || m->len == m->marked) return;
+    const int64_t had = o->area.n_free;
+    const dlab_status st = dlab_kv_swap_out(&o->area, o->store, seq, &o->images[seq], &err);
+    if (st == DLAB_EFULL) {
+        ORACLE_CHECK(o, o->area.n_free == had, "a refusal took pieces");
+        o->seen.swaps_refused++;
+        return;
+    }
+    ORACLE_CHECK(o, st == DLAB_OK, "swap out: %s", err.msg);
+    ORACLE_CHECK(o, o->images[seq].live == m->len, "an image of %lld tokens", (long long)o->images[seq].live);
+    if (m->marked < 0)
+        o->c.ops->close(o->store, seq);
+    else
+        ORACLE_CHECK(o, o->c.ops->rewind(o->store, seq, &err) == DLAB_OK, "rewind: %s", err.msg);
+    m->open = false;
+    m->away = true;
+}
+
+static inline void oracle_swap_in(oracle *o, int seq)
+{
+    oracle_seq *m = &o->seqs[seq];
+    dlab_error err = {0};
+    int64_t cached = -1;
+    dlab_status st = DLAB_OK;
+    if (m->marked < 0) st = o->c.ops->open(o->store, seq, NULL, 0, &cached, &err);
+    if (st == DLAB_OK) {
+        st = o->c.ops->extend(o->store, seq, m->len, m->len, &err);
+        if (st != DLAB_OK && m->marked < 0) o->c.ops->close(o->store, seq);
+    }
+    if (st == DLAB_EFULL && o->c.tight) {
+        o->seen.full++;
+        return;
+    }
+    ORACLE_CHECK(o, st == DLAB_OK, "a place to come back to: %s", err.msg);
+    ORACLE_CHECK(o, dlab_kv_swap_in(&o->area, o->store, seq, &o->images[seq], &err) == DLAB_OK, "swap in: %s", err.msg);
+    ORACLE_CHECK(o, o->images[seq].bytes == 0, "an image of what is back");
+    m->open = true;
+    m->away = false;
+    o->seen.swaps++;
+}
+
+/* It never comes back. */
+static inline void oracle_give_up(oracle *o, int seq)
+{
+    oracle_seq *m = &o->seqs[seq];
+    dlab_kv_swap_drop(&o->area, &o->images[seq]);
+    if (m->marked >= 0) o->c.ops->close(o->store, seq);
+    m->away = false;
+}
+
 static inline void oracle_operate(oracle *o)
 {
     int seq = (int)oracle_draw(&o->dice, ORACLE_SEQS), other = (int)oracle_draw(&o->dice, ORACLE_SEQS);
@@ -459,12 +520,19 @@ static inline void oracle_operate(oracle *o)
     uint64_t what = oracle_draw(&o->dice, 100);
     dlab_error err = {0};
     o->n_ops++;
-    if (!m->open) {
+    if (m->away) {
+        if (what < 97)
+            oracle_swap_in(o, seq);
+        else
+            oracle_give_up(o, seq);
+    } else if (!m->open) {
         oracle_open(o, seq);
     } else if (what < 58) {
         oracle_write(o, seq);
     } else if (what < 70) {
-        if (!m->retired && !o->seqs[other].open) oracle_fork(o, seq, other);
+        if (!m->retired && !o->seqs[other].open && !o->seqs[other].away) oracle_fork(o, seq, other);
+    } else if (what < 74) {
+        oracle_swap_out(o, seq);
     } else if (what < 80) {
         o->c.ops->close(o->store, seq);
         m->open = false;
@@ -535,6 +603,10 @@ static inline void oracle_create(oracle *o, const oracle_case *c, const oracle_d
     }
     o->cfg.grow = c->grow;
     ORACLE_CHECK(o, c->ops->create(&o->cfg, &o->store, &err) == DLAB_OK, "create: %s", err.msg);
+    o->swap_dev = kv_device_make(false);
+    const int64_t pieces = o->dev.bytes / ORACLE_PIECE / 6 + 1; /* a sixth: two or three sequences */
+    ORACLE_CHECK(o, dlab_kv_swap_create(&o->swap_dev.base, ORACLE_PIECE, pieces, &o->area, &err) == DLAB_OK, "area: %s",
+                 err.msg);
     if (oracle_paged(o)) {
         int64_t n = oracle_paged(o)->pool.n;
         ORACLE_CHECK(o, n <= ORACLE_POOL, "%lld blocks", (long long)n);
@@ -550,15 +622,23 @@ static inline void oracle_destroy(oracle *o)
     const char *wrong = kv_device_check(&o->dev);
     ORACLE_CHECK(o, !wrong, "%s", wrong);
     for (int i = 0; i < ORACLE_SEQS; i++) {
+        if (o->seqs[i].away) oracle_swap_in(o, i);
         oracle_compare(o, i, true);
+        if (o->seqs[i].away) oracle_give_up(o, i);
         if (o->seqs[i].open) o->c.ops->close(o->store, i);
         o->seqs[i].open = false;
     }
+    ORACLE_CHECK(o, o->area.n_free == o->area.n, "%lld pieces of images are left behind",
+                 (long long)(o->area.n - o->area.n_free));
     o->c.ops->reset(o->store);
     oracle_check(o);
     ORACLE_CHECK(o, o->seen.stats.reserved_bytes == 0 && o->seen.stats.cached_bytes == 0, "something is left behind");
     o->c.ops->destroy(o->store);
     ORACLE_CHECK(o, o->dev.n_bufs == 0, "%d buffers were not freed", o->dev.n_bufs);
+    wrong = kv_device_check(&o->swap_dev);
+    ORACLE_CHECK(o, !wrong, "swap area: %s", wrong);
+    dlab_kv_swap_destroy(&o->area);
+    ORACLE_CHECK(o, o->swap_dev.n_bufs == 0, "the swap area was not freed");
 }
 
 #endif

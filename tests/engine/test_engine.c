@@ -1,4 +1,4 @@
-/* Requests, the static batch, primed prefixes, memory: what the engine promises to whoever drives it. */
+/* Requests, batches, primed prefixes, memory: what the engine promises to whoever drives it. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -108,7 +108,7 @@ static const int32_t PROMPT[40] = {5, 9, 200, 31, 7, 7, 80, 81, 82, 3, 2, 1, 90,
 START_TEST(a_static_batch_pads_to_the_longest_and_ends_with_it)
 {
     dlab_model *m = open_model("synthetic:tiny");
-    dlab_engine *e = open_engine(m, "batch.size=3 batch.padding=compute", 3, 64, 0);
+    dlab_engine *e = open_engine(m, "batch.mode=static batch.size=3 batch.padding=compute", 3, 64, 0);
     submit(e, 0, PROMPT, 10, 2, -1);
     submit(e, 1, PROMPT, 4, 5, -1);
     submit(e, 2, PROMPT, 7, 1, -1);
@@ -124,7 +124,7 @@ START_TEST(a_static_batch_pads_to_the_longest_and_ends_with_it)
     ck_assert_int_eq(o.decode_rows, 1 + 4 + 0 + 2);
     ck_assert_int_eq(o.pad_rows, (0 + 6 + 3) + (3 + 0 + 4));
     dlab_engine_destroy(e);
-    e = open_engine(m, "batch.size=3 batch.padding=skip", 3, 64, 0);
+    e = open_engine(m, "batch.mode=static batch.size=3 batch.padding=skip", 3, 64, 0);
     for (int i = 0; i < 3; i++) submit(e, i, PROMPT, 10 - 3 * i, 2 + i, -1);
     outcome skipped = run_all(e);
     ck_assert_int_eq(skipped.pad_rows, 0);
@@ -222,7 +222,7 @@ START_TEST(a_primed_prefix_is_prefilled_once_and_rewound)
             outcome got = run_all(e);
             ck_assert_int_eq(got.prefill_rows, k == 0 ? 3 : 40);
             ck_assert_mem_eq(got.ids[0], want.ids[0], sizeof got.ids[0]);
-            dlab_engine_cancel(e);
+            dlab_engine_cancel(e, false);
         }
         dlab_engine_unprime(e);
         ck_assert_int_eq(kv_of(e).reserved_bytes, 0);
@@ -274,12 +274,27 @@ START_TEST(sampling_depends_on_the_seed_alone)
 }
 END_TEST
 
+/* More requests than places: some start, end, and are preempted while others run. */
+static const char *const busy_plans[] = {
+    "batch.mode=static", "batch.mode=static batch.release=at_end",
+    "batch.mode=continuous batch.chunk=5 batch.policy=priority",
+    "batch.mode=continuous kv.store=paged kv.pool=6blocks batch.policy=length_grouped"};
+enum { N_BUSY_PLANS = sizeof busy_plans / sizeof *busy_plans };
+
+static dlab_engine *open_busy(const dlab_model *m, int plan)
+{
+    char sets[256];
+    snprintf(sets, sizeof sets, "batch.size=3 threads=2 kv.growth=fixed %s", busy_plans[plan]);
+    return open_engine(m, sets, 3, 64, 0);
+}
+
 START_TEST(a_step_allocates_nothing_after_the_first)
 {
     dlab_model *m = open_model("synthetic:tiny-q4");
-    dlab_engine *e = open_engine(m, "batch.size=2 threads=2 kv.growth=fixed", 2, 64, 0);
+    dlab_engine *e = open_busy(m, _i);
+    int preempted = 0;
     for (int warm = 0; warm < 2; warm++) {
-        for (int i = 0; i < 2; i++) submit(e, i, PROMPT, 12 + i, 20, -1);
+        for (int i = 0; i < 7; i++) submit(e, i, PROMPT, 12 + i, 30, -1);
         dlab_mem_stats before, after;
         dlab_engine_memory(e, &before);
         long mallocs = n_mallocs;
@@ -287,12 +302,14 @@ START_TEST(a_step_allocates_nothing_after_the_first)
             dlab_step st;
             dlab_error err;
             if (dlab_engine_step(e, &st, &err) != DLAB_OK) ck_abort_msg("%s", err.msg);
+            preempted += st.preempted;
         }
         mallocs = n_mallocs - mallocs;
         dlab_engine_memory(e, &after);
         ck_assert(after.n_allocs == before.n_allocs);
         if (warm && COUNTS_MALLOC) ck_assert_int_eq(mallocs, 0);
     }
+    ck_assert_int_eq(preempted > 0, strstr(busy_plans[_i], "6blocks") != NULL);
     dlab_engine_destroy(e);
     dlab_model_close(m);
 }
@@ -309,13 +326,13 @@ START_TEST(a_step_makes_no_system_call_but_those_of_waiting_threads)
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
-        dlab_engine *e = open_engine(m, "batch.size=2 threads=2", 2, 64, 0);
+        dlab_engine *e = open_busy(m, _i);
         dlab_step st;
         dlab_error err;
-        for (int i = 0; i < 2; i++) submit(e, i, PROMPT, 12, 40, -1);
+        for (int i = 0; i < 7; i++) submit(e, i, PROMPT, 12, 30, -1);
         for (int i = 0; i < 3; i++) dlab_engine_step(e, &st, &err);
         if (!only_waiting_allowed()) _exit(77);
-        for (int i = 0; i < 30; i++) {
+        while (dlab_engine_busy(e)) {
             if (dlab_engine_step(e, &st, &err) != DLAB_OK) _exit(1);
         }
         _exit(0);
@@ -334,7 +351,7 @@ END_TEST
 START_TEST(live_sequences_are_counted_whether_or_not_they_have_rows)
 {
     dlab_model *m = open_model("synthetic:tiny");
-    dlab_engine *e = open_engine(m, "batch.size=4 batch.token_budget=4 batch.padding=skip", 4, 64, 0);
+    dlab_engine *e = open_engine(m, "batch.mode=static batch.size=4 batch.token_budget=4 batch.padding=skip", 4, 64, 0);
     for (int i = 0; i < 4; i++) submit(e, i, PROMPT, 4, 2, -1);
     outcome o = run_all(e);
     /* four prefill steps, one sequence each, and one decode step: all four are alive in every one */
@@ -394,7 +411,7 @@ START_TEST(a_growing_store_counts_its_growths_in_every_run)
         dlab_engine_memory(e, &mem);
         ck_assert_int_eq((int64_t)mem.pool[DLAB_POOL_KV].used_bytes, kv.pool_bytes);
         ck_assert_int_eq((int64_t)mem.pool[DLAB_POOL_KV].peak_bytes, kv.pool_bytes + small);
-        dlab_engine_cancel(e);
+        dlab_engine_cancel(e, false);
         ck_assert_int_eq(kv_of(e).pool_bytes, small);
     }
     /* a primed prefix keeps what it needs, and its content */
@@ -404,7 +421,7 @@ START_TEST(a_growing_store_counts_its_growths_in_every_run)
         submit(e, 0, ids + 300, 5, 8, handle);
         outcome o = run_all(e);
         memcpy(ended[run], o.ids[0], sizeof ended[run]);
-        dlab_engine_cancel(e);
+        dlab_engine_cancel(e, false);
     }
     ck_assert_mem_eq(ended[0], ended[1], sizeof ended[0]);
     dlab_engine_destroy(e);
@@ -521,8 +538,8 @@ int main(void)
     tcase_add_test(t, a_primed_prefix_is_prefilled_once_and_rewound);
     tcase_add_test(t, end_of_sequence_ends_a_request);
     tcase_add_test(t, sampling_depends_on_the_seed_alone);
-    tcase_add_test(t, a_step_allocates_nothing_after_the_first);
-    tcase_add_test(t, a_step_makes_no_system_call_but_those_of_waiting_threads);
+    tcase_add_loop_test(t, a_step_allocates_nothing_after_the_first, 0, N_BUSY_PLANS);
+    tcase_add_loop_test(t, a_step_makes_no_system_call_but_those_of_waiting_threads, 0, N_BUSY_PLANS);
     tcase_add_test(t, a_growing_store_counts_its_growths_in_every_run);
     tcase_add_test(t, live_sequences_are_counted_whether_or_not_they_have_rows);
     tcase_add_test(t, an_ended_batch_leaves_the_engine_free);

@@ -254,6 +254,72 @@ START_TEST(bug_18_one_sequence_alone_equals_the_same_among_sixteen)
 }
 END_TEST
 
+/* Logits of the last position of one text: computed alone, or in chunks, each beside the rows of neighbours that produce. */
+static void chunked_logits(dlab_engine *e, const int32_t *ids, int n, int chunk, int neighbours, float *out)
+{
+    const size_t vocab = (size_t)dlab_model_get_info(e->model)->vocab;
+    float *all = malloc((size_t)(neighbours + 1) * vocab * sizeof *all);
+    for (int i = 0; i <= neighbours; i++) {
+        const int known = i < neighbours ? 5 + 3 * i : n;
+        memcpy(e->batch.seqs[i].ids, ids + (i < neighbours ? i + 1 : 0) * N, N * sizeof *ids);
+        e->batch.seqs[i].n_ids = known;
+        OK(dlab_engine_open_seq(e, i, N - known, err));
+    }
+    const dlab_seq *s = &e->batch.seqs[neighbours];
+    for (bool more = true; more;) {
+        dlab_slice slices[RAGGED];
+        const int64_t due = dlab_seq_due(&e->batch, s), rows = due < chunk ? due : chunk;
+        for (int i = 0; i < neighbours; i++) {
+            const dlab_seq *q = &e->batch.seqs[i];
+            const int64_t own = dlab_seq_due(&e->batch, q);
+            slices[i] = (dlab_slice){.seq = i, .first = q->n_ids - own, .n_rows = (int32_t)own};
+        }
+        slices[neighbours] = (dlab_slice){.seq = neighbours, .first = s->n_ids - due, .n_rows = (int32_t)rows};
+        const dlab_step_want want = {.want = DLAB_WANT_SAMPLE, .logits = all};
+        dlab_step_work work;
+        OK(dlab_step_reserve(e, slices, neighbours + 1, err));
+        OK(dlab_step_execute(e, slices, neighbours + 1, &want, &work, err));
+        for (int i = 0; i < neighbours; i++) e->batch.seqs[i].n_ids++;
+        more = due > rows;
+    }
+    memcpy(out, all + (size_t)neighbours * vocab, vocab * sizeof *out);
+    for (int i = 0; i <= neighbours; i++) dlab_engine_close_seq(e, i);
+    free(all);
+}
+
+/* What a continuous batch does to a prompt. */
+START_TEST(a_prompt_in_chunks_beside_others_tokens_gives_the_same_bits)
+{
+    static const int chunks[] = {N, 100, 17, 3};
+    dlab_model *m = open_model(models[_i].name);
+    const size_t vocab = (size_t)dlab_model_get_info(m)->vocab;
+    int32_t *ids = malloc(RAGGED * N * sizeof *ids);
+    for (int i = 0; i < RAGGED; i++) text_of(m, ids + i * N, N, 40 + (uint64_t)i);
+    float *want = malloc(vocab * sizeof *want), *got = malloc(vocab * sizeof *got);
+    const char *const computes[] = {"f32", models[_i].compute};
+    for (size_t c = 0; c < 2; c++) {
+        for (size_t s = 0; dlab_kv_stores[s]; s++) {
+            if (!dlab_kv_stores[s]->retains) continue;
+            char sets[256];
+            snprintf(sets, sizeof sets, "compute=%s kv.store=%s threads=2 batch.size=8", computes[c],
+                     dlab_kv_stores[s]->name);
+            dlab_engine *e = open_engine(m, sets, RAGGED, N, RAGGED);
+            chunked_logits(e, ids, 150, N, 0, want);
+            for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
+                chunked_logits(e, ids, 150, chunks[k], 7, got);
+                ck_assert_msg(memcmp(want, got, vocab * sizeof *got) == 0, "%s: chunks of %d: logits differ by %.3g",
+                              sets, chunks[k], largest_difference(want, got, vocab));
+            }
+            dlab_engine_destroy(e);
+        }
+    }
+    free(want);
+    free(got);
+    free(ids);
+    dlab_model_close(m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("exact");
@@ -264,6 +330,7 @@ int main(void)
     tcase_add_test(t, quantized_paths_give_the_same_bits_whatever_the_schedule);
     tcase_add_test(t, bf16_products_give_the_same_bits_whatever_the_schedule);
     tcase_add_loop_test(t, bug_18_one_sequence_alone_equals_the_same_among_sixteen, 0, N_MODELS);
+    tcase_add_loop_test(t, a_prompt_in_chunks_beside_others_tokens_gives_the_same_bits, 0, N_MODELS);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -55,7 +55,8 @@ START_TEST(a_million_operations_leave_every_token_what_it_must_be)
     int n = all_cases(cases);
     ck_assert_int_gt(n, 0);
     uint64_t seed = from_environment("DLAB_KV_SEED", 20240601);
-    long operations = (long)from_environment("DLAB_KV_OPERATIONS", OPERATIONS), each = operations / n + 1, done = 0;
+    long operations = (long)from_environment("DLAB_KV_OPERATIONS", OPERATIONS), each = operations / n + 1, done = 0,
+         refused = 0;
     for (int i = 0; i < n; i++) {
         char origin[64];
         oracle_dice dice = {0};
@@ -70,6 +71,8 @@ START_TEST(a_million_operations_leave_every_token_what_it_must_be)
         ck_assert_msg(o.seen.compared > each, "%s: %ld comparisons", o.name, o.seen.compared);
         if (!cases[i].tight || cases[i].ops->shares) ck_assert_msg(o.seen.forks > 0, "%s: no forks", o.name);
         if (cases[i].tight) ck_assert_msg(o.seen.full > 0, "%s: never full", o.name);
+        if (cases[i].ops->swap) ck_assert_msg(o.seen.swaps > 0, "%s: nothing came back", o.name);
+        refused += o.seen.swaps_refused;
         if (cases[i].prefix_cache) ck_assert_msg(o.seen.hits > 0, "%s: no hits", o.name);
         if (cases[i].ops->shares) ck_assert_msg(o.seen.stats.n_copies > 0, "%s: nothing copied", o.name);
         if (cases[i].prefix_cache && cases[i].tight) {
@@ -77,6 +80,7 @@ START_TEST(a_million_operations_leave_every_token_what_it_must_be)
         }
     }
     ck_assert_int_ge(done, operations);
+    if (done / n > 2000) ck_assert_int_gt(refused, 0);
 }
 END_TEST
 

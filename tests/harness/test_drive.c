@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "results/metric.h"
 #include "tests/harness/drive_test.h"
 
 /* ---- a target that does what a script says -------------------------------------------------------------------------- */
@@ -29,6 +30,7 @@ typedef struct {
     int32_t first_id[8];
     size_t n_seen;
     int cancelled;
+    bool kept;               /* the cache, by the last cancel */
     sig_atomic_t *interrupt; /* set during the second step */
     size_t heap[64];
 } script;
@@ -49,9 +51,12 @@ static bool script_busy(const dlab_target *t)
     return s->at < s->n_steps;
 }
 
-static dlab_status script_step_fn(dlab_target *t, dlab_step *out, dlab_error *err)
+static dlab_status script_step_fn(dlab_target *t, int64_t deadline_ns, dlab_target_step *result, dlab_error *err)
 {
+    (void)deadline_ns;
     script *s = (script *)t;
+    dlab_step *out = &result->step;
+    *result = (dlab_target_step){0};
     const script_step *k = &s->steps[s->at];
     if (s->at < 64) s->heap[s->at] = mallinfo2().uordblks;
     if (s->interrupt && s->at == 1) *s->interrupt = 1;
@@ -70,6 +75,11 @@ static dlab_status script_step_fn(dlab_target *t, dlab_step *out, dlab_error *er
                        .preempted = 11,
                        .growths = 12,
                        .nonfinite_rows = 13,
+                       .waiting = 20,
+                       .pad_skipped = 21,
+                       .swapped_out = 22,
+                       .swapped_in = 23,
+                       .swap_bytes = 24,
                        .kv = {.pool_bytes = k->pool,
                               .reserved_bytes = 14,
                               .used_bytes = 15,
@@ -82,10 +92,11 @@ static dlab_status script_step_fn(dlab_target *t, dlab_step *out, dlab_error *er
     return DLAB_OK;
 }
 
-static void script_cancel(dlab_target *t)
+static void script_cancel(dlab_target *t, bool keep_cache)
 {
     script *s = (script *)t;
     s->cancelled++;
+    s->kept = keep_cache;
     s->at = s->n_steps;
 }
 
@@ -193,17 +204,25 @@ START_TEST(a_request_is_admitted_when_its_step_begins)
 }
 END_TEST
 
+/* sglang#10746, vllm#13691: the length asked for was taken for the one produced. The end at 7 of 128: 6 gaps. */
 START_TEST(an_early_end_counts_what_was_produced)
 {
-    static const script_step early[] = {
-        {.ms = 5, .token = {TOKEN(0, 0, DLAB_FINISH_NONE), TOKEN(0, 1, DLAB_FINISH_NONE), NO_TOKEN}, .admit = 0},
-        {.ms = 5, .token = {TOKEN(0, 2, DLAB_FINISH_EOS), NO_TOKEN}, .admit = -1}};
+    static script_step early[7];
+    dlab_metric_value tpot;
+    for (int i = 0; i < 7; i++) {
+        early[i] = (script_step){.ms = i == 0 ? 500 : 12,
+                                 .token = {TOKEN(0, i, i == 6 ? DLAB_FINISH_EOS : DLAB_FINISH_NONE), NO_TOKEN},
+                                 .admit = i == 0 ? 0 : -1};
+    }
     make_requests(&requests, 1, 0, 4, 128);
-    opts.eos = 42;
+    opts.eos = 46;
     ck_assert_int_eq(DRIVE(early, NULL), DLAB_OK);
-    ck_assert_int_eq(target.seen[0].eos, 42);
-    ck_assert_int_eq(run.requests[0].new_tokens, 3);
+    ck_assert_int_eq(target.seen[0].eos, 46);
+    ck_assert_int_eq(run.requests[0].new_tokens, 7);
+    ck_assert_int_eq(run.requests[0].asked_tokens, 128);
     ck_assert_int_eq(run.requests[0].finish, 2);
+    dlab_metric_run(dlab_metric_find("tpot"), &run, &DLAB_WINDOW_ALL, &tpot);
+    ck_assert_double_eq_tol(tpot.value, 12.0 * MS, 1e-3);
 }
 END_TEST
 
@@ -357,6 +376,11 @@ START_TEST(a_step_tells_what_it_read_and_what_the_store_held)
     ck_assert_int_eq(s->kv_free, 17);
     ck_assert_int_eq(s->kv_unusable, 18);
     ck_assert_int_eq(s->kv_shared, 19);
+    ck_assert_int_eq(s->waiting, 20);
+    ck_assert_int_eq(s->pad_skipped, 21);
+    ck_assert_int_eq(s->swapped_out, 22);
+    ck_assert_int_eq(s->swapped_in, 23);
+    ck_assert_int_eq(s->swap_bytes, 24);
     ck_assert_int_eq(run.kv_pool, 800); /* the store is small again when the run is over */
 }
 END_TEST

@@ -144,6 +144,27 @@ START_TEST(a_key_depends_on_all_that_shapes_a_run)
 }
 END_TEST
 
+/* What the requests come from shapes them, whatever the file is called. */
+START_TEST(a_changed_file_of_the_workload_changes_the_key)
+{
+    static const char *const keys[] = {"prompts_file", "lengths_file", "trace"};
+    const dlab_config_site site = {1, 2};
+    char path[] = "/tmp/dlab_unitsXXXXXX", set[80], before[17], same[17], after[17];
+    const int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    snprintf(set, sizeof set, "workload.%s=%s", keys[_i], path);
+    ck_assert_int_eq(dlab_file_write_atomic(path, "1 2", 3, &err), DLAB_OK);
+    key_of(set, 5, &site, before);
+    key_of(set, 5, &site, same);
+    ck_assert_int_eq(dlab_file_write_atomic(path, "1 3", 3, &err), DLAB_OK);
+    key_of(set, 5, &site, after);
+    ck_assert_str_eq(same, before);
+    ck_assert_str_ne(after, before);
+    unlink(path);
+}
+END_TEST
+
 START_TEST(one_flipped_byte_of_a_model_changes_its_hash)
 {
     char path[] = "/tmp/dlab_unitsXXXXXX", text[5000] = {0};
@@ -398,6 +419,7 @@ int main(void)
     tcase_add_test(c, absurd_sizes_are_refused);
     tcase_add_test(c, the_worker_needed_latest_goes_first);
     tcase_add_test(c, a_key_depends_on_all_that_shapes_a_run);
+    tcase_add_loop_test(c, a_changed_file_of_the_workload_changes_the_key, 0, 3);
     tcase_add_test(c, one_flipped_byte_of_a_model_changes_its_hash);
     tcase_add_test(c, settings_come_back_as_they_went);
     tcase_add_test(c, lines_come_out_whole_however_they_come_in);

@@ -24,6 +24,12 @@ START_TEST(nothing_swept_is_one_point_of_defaults)
     ck_assert_str_eq(p->workload.lengths, "fixed");
     ck_assert_int_eq(p->workload.samples, 1);
     ck_assert(p->workload.ignore_eos);
+    ck_assert_str_eq(p->workload.kind, "batch");
+    ck_assert_str_eq(p->workload.prompts, "ids");
+    ck_assert_str_eq(p->workload.outputs, "fixed");
+    ck_assert_double_eq(p->workload.prefix_share, 1);
+    ck_assert_int_eq(p->workload.turns, 1);
+    ck_assert(!s->measure.keep_cache);
     ck_assert_int_eq(s->measure.repeats, 5);
     ck_assert_str_eq(s->measure.order, "interleaved");
     dlab_spec_destroy(s);
@@ -37,8 +43,11 @@ START_TEST(values_reach_their_structs)
                 "model: synthetic:tiny\n"
                 "plan: {kv: {store: none, k: f32}, memory_limit: 64KiB, sample.temperature: 0.5}\n"
                 "workload: {prompt: 7, output: 3, depth: 2, lengths: lognormal,\n"
-                "           prompt_sd: 4, prompt_max: 9, shared_prefix: 3, samples: 2, ignore_eos: off, seed: 9}\n"
-                "measure: {repeats: 2, order: grouped, time_limit: 1.5s, ppl_text: my text.txt}\n",
+                "           prompt_sd: 4, prompt_max: 9, shared_prefix: 3, samples: 2, ignore_eos: off, seed: 9,\n"
+                "           kind: open, rate: 2.5, arrivals: gamma, burstiness: 0.5, duration: 2s, think: 10ms,\n"
+                "           think_times: exponential, trace: t.jsonl, priorities: '0:9, 5:1', prefix_share: 0.25}\n"
+                "measure: {repeats: 2, order: grouped, time_limit: 1.5s, ppl_text: my text.txt, slo_ttft: 200ms,\n"
+                "          keep_cache: on}\n",
                 NULL, 0);
     const dlab_point *p = &s->points[0];
     ck_assert_str_eq(s->name, "a.b-c_1");
@@ -56,6 +65,18 @@ START_TEST(values_reach_their_structs)
     ck_assert_int_eq(p->workload.samples, 2);
     ck_assert(!p->workload.ignore_eos);
     ck_assert_int_eq(p->workload.seed, 9);
+    ck_assert_str_eq(p->workload.kind, "open");
+    ck_assert_double_eq(p->workload.rate, 2.5);
+    ck_assert_str_eq(p->workload.arrivals, "gamma");
+    ck_assert_double_eq(p->workload.burstiness, 0.5);
+    ck_assert_int_eq(p->workload.duration_ns, 2000000000);
+    ck_assert_int_eq(p->workload.think_ns, 10000000);
+    ck_assert_str_eq(p->workload.think, "exponential");
+    ck_assert_str_eq(p->workload.trace_file, "t.jsonl");
+    ck_assert_str_eq(p->workload.priorities, "0:9, 5:1");
+    ck_assert_double_eq(p->workload.prefix_share, 0.25);
+    ck_assert_int_eq(s->measure.slo_ttft_ns, 200000000);
+    ck_assert(s->measure.keep_cache);
     ck_assert_int_eq(s->measure.repeats, 2);
     ck_assert_int_eq(s->measure.time_limit_ns, 1500000000);
     ck_assert_str_eq(s->measure.order, "grouped");
@@ -251,7 +272,7 @@ END_TEST
 
 START_TEST(words_of_the_design_that_say_what_is_done_are_fine)
 {
-    check_labels("plan: {attention.pattern: dense, kv.prefix_cache: off, batch.policy: [fcfs]}\n", "the only point\n");
+    check_labels("plan: {attention.pattern: dense, kv.prefix_cache: off}\n", "the only point\n");
 }
 END_TEST
 

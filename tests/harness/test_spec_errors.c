@@ -143,11 +143,8 @@ static const refusal unbuilt[] = {
     {"plan: {weights.dtype: int4}\n", "x.yaml:1:23: weights.dtype: int4 is not built in this version"},
     {"plan: {attention.pattern: topk_pages}\n",
      "x.yaml:1:27: attention.pattern: topk_pages is not built in this version"},
-    {"plan: {batch.mode: continuous}\n", "x.yaml:1:20: batch.mode: continuous is not built in this version"},
     {"plan: {attention.pattern: sink_window}\n",
      "x.yaml:1:27: attention.pattern: sink_window is not built in this version"},
-    {"plan: {batch.policy: priority}\n",
-     "x.yaml:1:22: batch.policy: priority is not built in this version; built is fcfs\n"},
     {"plan: {weights.keep: f16}\n", "x.yaml:1:22: weights.keep is not built in this version; leave the key out\n"},
     {"exclude: [{compute: f16}]\n", "x.yaml:1:21: compute: f16 is not built in this version"},
     {"zip: [[weights.keep]]\n", "x.yaml:1:8: weights.keep is not built in this version: it cannot be an axis\n"},
@@ -194,9 +191,9 @@ END_TEST
 
 START_TEST(unbuilt_words_in_sets_say_so)
 {
-    const char *const sets[] = {"batch.mode=continuous"};
+    const char *const sets[] = {"device=cuda"};
     check_message("name: x\n", sets, 1, DLAB_ENOTBUILT,
-                  "--set batch.mode=continuous: batch.mode: continuous is not built");
+                  "--set device=cuda: device: cuda is not built");
 }
 END_TEST
 

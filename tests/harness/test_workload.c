@@ -1,58 +1,15 @@
 /* Requests with exact token counts, the same for the same seed. */
-#include "harness/workload/workload.h"
-
 #include <math.h>
 
-#include "tests/harness/spec_test.h"
+#include "tests/harness/workload_test.h"
 
 static dlab_workload workload(int64_t prompt, int64_t depth, int64_t output)
 {
-    return (dlab_workload){.kind = "batch",
-                           .prompt = prompt,
-                           .lengths = "fixed",
-                           .samples = 1,
-                           .depth = depth,
-                           .output = output,
-                           .ignore_eos = true,
-                           .seed = 1};
-}
-
-static dlab_workload_host host_of(int64_t batch_size)
-{
-    return (dlab_workload_host){.batch_size = batch_size, .context = 2048, .first_id = 100, .vocab = 1000};
-}
-
-static dlab_requests build(const dlab_workload *w, int64_t batch_size)
-{
-    dlab_requests r;
-    dlab_error err = {0};
-    const dlab_workload_host host = host_of(batch_size);
-    ck_assert_msg(dlab_workload_build(w, &host, &r, &err) == DLAB_OK, "%s", err.msg);
-    return r;
-}
-
-static dlab_engine_needs needs_of(const dlab_workload *w, int64_t batch_size)
-{
-    dlab_engine_needs needs;
-    dlab_error err = {0};
-    const dlab_workload_host host = host_of(batch_size);
-    ck_assert_msg(dlab_workload_needs(w, &host, &needs, &err) == DLAB_OK, "%s", err.msg);
-    return needs;
-}
-
-/* Both say the same, and make nothing. */
-static void check_impossible(const dlab_workload *w, int64_t batch_size, const char *message)
-{
-    dlab_requests r;
-    dlab_engine_needs needs;
-    dlab_error err = {0};
-    const dlab_workload_host host = host_of(batch_size);
-    ck_assert_int_eq(dlab_workload_build(w, &host, &r, &err), DLAB_EIMPOSSIBLE);
-    ck_assert_str_eq(err.msg, message);
-    ck_assert_ptr_null(r.ids);
-    err = (dlab_error){0};
-    ck_assert_int_eq(dlab_workload_needs(w, &host, &needs, &err), DLAB_EIMPOSSIBLE);
-    ck_assert_str_eq(err.msg, message);
+    dlab_workload w = default_workload();
+    w.prompt = prompt;
+    w.depth = depth;
+    w.output = output;
+    return w;
 }
 
 START_TEST(counts_are_exact)
@@ -302,16 +259,14 @@ START_TEST(a_prefix_as_long_as_a_prompt_is_refused_with_both_lengths)
 {
     dlab_workload w = workload(30, 0, 1);
     w.shared_prefix = 30;
-    check_impossible(
-        &w, 6,
-        "workload.shared_prefix: all prompts begin with the same 30 tokens and need one more of their own; "
-        "the shortest has 30 (workload.prompt 30, lengths fixed)");
+    check_impossible(&w, 6,
+                     "workload.shared_prefix: prompts begin with the same 30 tokens and need one more of their own; "
+                     "the shortest has 30 (workload.prompt 30, lengths fixed)");
     w.lengths = "spread";
     w.shared_prefix = 15;
-    check_impossible(
-        &w, 6,
-        "workload.shared_prefix: all prompts begin with the same 15 tokens and need one more of their own; "
-        "the shortest has 15 (workload.prompt 30, lengths spread)");
+    check_impossible(&w, 6,
+                     "workload.shared_prefix: prompts begin with the same 15 tokens and need one more of their own; "
+                     "the shortest has 15 (workload.prompt 30, lengths spread)");
     w = lognormal(100, 50, 0);
     w.shared_prefix = 99;
     dlab_requests r;

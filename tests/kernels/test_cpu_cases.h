@@ -377,24 +377,28 @@ static inline outcome case_sample(lab *l, int variant)
     static const struct {
         int vocab, top_k;
         float temperature, top_p;
-    } of[] = {{1000, 0, 0, 1}, {49152, 0, 0.8f, 0.9f}, {1000, 40, 1, 0.95f}, {1003, 1, 0.7f, 1},
-              {1003, 5, 2, 0}, {50, 0, 1, 1},          {3, 7, 0.01f, 0.5f},  {1, 0, 1, 1}};
-    if (variant >= 8) return (outcome){0};
+    } of[] = {{1000, 0, 0, 1}, {49152, 0, 0.8f, 0.9f}, {1000, 40, 1, 0.95f}, {1003, 1, 0.7f, 1}, {1003, 5, 2, 0},
+              {50, 0, 1, 1},   {3, 7, 0.01f, 0.5f},    {1, 0, 1, 1},         {1000, 0, 0, 0}};
+    if (variant >= 9) return (outcome){0};
     const int vocab = of[variant].vocab, n = vocab > 2000 ? 2 : 12, first = 2;
     dlab_rng r;
     dlab_rng_seed(&r, 61 + (uint64_t)variant);
     float *x = sample_logits(&r, n, vocab);
     size_t desc_bytes;
     dlab_desc_head *d = new_desc(0, 0, 0, first + n, &desc_bytes);
-    for (int i = 0; i < first + n; i++) desc_logit(d, i)->draw = i == 7 ? UINT64_MAX : i == 8 ? 0 : dlab_rng_u64(&r);
+    const bool mixed = variant == 8; /* each row in a way of its own */
+    for (int i = 0; i < first + n; i++) {
+        dlab_desc_logit *row = desc_logit(d, i);
+        row->draw = i == 7 ? UINT64_MAX : i == 8 ? 0 : dlab_rng_u64(&r);
+        row->top_k = of[mixed ? i % 8 : variant].top_k;
+        row->temperature = of[mixed ? i % 8 : variant].temperature;
+        row->top_p = of[mixed ? i % 8 : variant].top_p;
+    }
     const dlab_at tokens = lab_put(l, NULL, ((size_t)first + (size_t)n) * sizeof(int32_t));
-    dlab_sample_args a = {.tokens = tokens, .first = first, .n_logits = n, .vocab = vocab};
+    dlab_sample_args a = {.tokens = tokens, .first = first, .n_logits = n, .vocab = vocab, .draws = variant != 0};
     a.logits = lab_put(l, x, (size_t)n * (size_t)vocab * sizeof *x);
     a.desc = lab_put(l, d, desc_bytes);
     a.work = lab_put(l, NULL, (size_t)n * (size_t)vocab * 8);
-    a.top_k = of[variant].top_k;
-    a.temperature = of[variant].temperature;
-    a.top_p = of[variant].top_p;
     lab_submit(l, DLAB_OP_sample, &a);
     int32_t got[16];
     lab_get(l, tokens, got, ((size_t)first + (size_t)n) * sizeof *got);

@@ -211,13 +211,13 @@ START_TEST(logit_operands_begin_at_first)
                           .first = 3,
                           .n_logits = 2,
                           .vocab = 100,
-                          .temperature = 1};
+                          .draws = true};
     int n = dlab_op_operands(DLAB_OP_sample, &a, o);
     ck_assert_int_eq(n, 4);
     expect(o, n, at(2, 400, 8 + 12), 8, DLAB_WRITE);
     expect(o, n, a.logits, 800, DLAB_READ);
     expect(o, n, a.work, 1600, DLAB_READ | DLAB_WRITE);
-    a.temperature = 0; /* the largest needs no scratch, and none need be there */
+    a.draws = false; /* the largest needs no scratch, and none need be there */
     a.work = (dlab_at){0};
     ck_assert_int_eq(dlab_op_operands(DLAB_OP_sample, &a, o), 3);
     ck_assert_int_eq(dlab_op_check(DLAB_OP_sample, &a, NULL), DLAB_OK);

@@ -411,10 +411,12 @@ START_TEST(costs_of_the_small_ops)
     costs(cost_of(DLAB_OP_swiglu, &s, &d.head), 240, 120, 0, 120);
     const dlab_gather_args g = {.n_logits = 3, .dim = 10};
     costs(cost_of(DLAB_OP_gather, &g, &d.head), 120, 120, 0, 0);
-    dlab_sample_args a = {.n_logits = 3, .vocab = 100};
-    costs(cost_of(DLAB_OP_sample, &a, &d.head), 1200, 12, 0, 300);
-    a.temperature = 0.5f;
-    costs(cost_of(DLAB_OP_sample, &a, &d.head), 1200, 12, 0, 1200);
+    small_desc w = desc_of(0, 0, 0, 4);
+    const dlab_sample_args a = {.first = 1, .n_logits = 3, .vocab = 100};
+    w.logits[0].temperature = 1; /* not one of the three */
+    costs(cost_of(DLAB_OP_sample, &a, &w.head), 1200, 12, 0, 300);
+    w.logits[2].temperature = 0.5f; /* the only one that draws */
+    costs(cost_of(DLAB_OP_sample, &a, &w.head), 1200, 12, 0, 600);
     const dlab_score_args c = {.n_logits = 3, .vocab = 100};
     costs(cost_of(DLAB_OP_score, &c, &d.head), 1200, 36, 0, 1200);
 }

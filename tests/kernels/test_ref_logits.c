@@ -17,7 +17,7 @@ static uint64_t draw_at(double x) { return (uint64_t)(x * 0x1p53) << 11; }
 static int32_t sample(const float *logits, float temperature, int32_t top_k, float top_p, double u)
 {
     small_desc d = desc_of(1, 1, 0, 1);
-    d.logits[0].draw = draw_at(u);
+    d.logits[0] = (dlab_desc_logit){.draw = draw_at(u), .temperature = temperature, .top_p = top_p, .top_k = top_k};
     const dlab_at tokens = buffer_of(&f, NULL, sizeof(int32_t));
     const dlab_sample_args a = {.logits = buffer_of(&f, logits, V * sizeof(float)),
                                 .tokens = tokens,
@@ -25,9 +25,7 @@ static int32_t sample(const float *logits, float temperature, int32_t top_k, flo
                                 .work = buffer_of(&f, NULL, V * 8),
                                 .n_logits = 1,
                                 .vocab = V,
-                                .top_k = top_k,
-                                .temperature = temperature,
-                                .top_p = top_p};
+                                .draws = temperature != 0};
     submit_ok(dlab_submit_sample(f.dev, a, &err), &err);
     int32_t got;
     read_back(&f, &got, tokens, sizeof got);
@@ -128,8 +126,8 @@ START_TEST(rows_are_counted_from_first)
     const float logits[2][V] = {{9, 0, 0, 0, 0}, {0, 0, 0, 9, 0}};
     const int32_t before[4] = {-7, -7, -7, -7};
     small_desc d = desc_of(4, 1, 0, 4);
-    d.logits[1].draw = draw_at(0.9999999);
-    d.logits[2].draw = 0;
+    d.logits[1] = (dlab_desc_logit){.draw = draw_at(0.9999999), .temperature = 1, .top_p = 1};
+    d.logits[2] = (dlab_desc_logit){.temperature = 1, .top_p = 1};
     const dlab_at tokens = buffer_of(&f, before, sizeof before);
     const dlab_sample_args a = {.logits = buffer_of(&f, logits, sizeof logits),
                                 .tokens = tokens,
@@ -138,8 +136,7 @@ START_TEST(rows_are_counted_from_first)
                                 .first = 1,
                                 .n_logits = 2,
                                 .vocab = V,
-                                .temperature = 1,
-                                .top_p = 1};
+                                .draws = true};
     submit_ok(dlab_submit_sample(f.dev, a, &err), &err);
     int32_t got[4];
     read_back(&f, got, tokens, sizeof got);

@@ -93,9 +93,10 @@ END_TEST
 START_TEST(csv_has_units_in_its_names)
 {
     ck_assert_int_eq(dlab_export_table(&record, "requests", "csv", &text, &err), DLAB_OK);
-    static const char head[] = "label,point,repeat,id,prompt_tokens,depth_tokens,new_tokens,cached_tokens,t_sched_ns,"
-                               "t_submit_ns,t_admit_ns,t_first_ns,t_done_ns,finish\n"
-                               "kv.store=contiguous,0,0,0,5,0,3,0,0,0,0,5e+08,5.2e+08,1\n";
+    static const char head[] = "label,point,repeat,id,prompt_tokens,depth_tokens,new_tokens,asked_tokens,cached_tokens,"
+                               "t_sched_ns,t_submit_ns,t_admit_ns,t_first_ns,t_done_ns,finish,failure,http_status,"
+                               "priority,turn,conversation\n"
+                               "kv.store=contiguous,0,0,0,5,0,3,0,0,0,0,0,5e+08,5.2e+08,1,0,0,0,0,0\n";
     ck_assert_msg(strncmp(text, head, strlen(head)) == 0, "%s", text);
     ck_assert_ptr_nonnull(strstr(text, "\n\"kv.store=paged, shared\",1,1,1,"));
 }

@@ -27,69 +27,6 @@ static const batch_shape plain = {.seqs = 1,
                                   .step_flops = 2e6,
                                   .retains = true};
 
-START_TEST(first_token_is_no_gap)
-{
-    dlab_run r;
-    fill_batch(&r, &plain);
-    ck_assert_double_eq_tol(metric_value(&r, "ttft"), 500 * MS, 1);
-    ck_assert_double_eq_tol(metric_value(&r, "itl_max"), 10 * MS, 1);
-    ck_assert_double_eq_tol(metric_value(&r, "tpot"), 10 * MS, 1);
-    ck_assert_int_eq(samples(&r, "itl"), 99);
-    ck_assert_double_eq_tol(metric_value(&r, "e2e"), 1490 * MS, 1);
-    dlab_run_free(&r);
-}
-END_TEST
-
-START_TEST(tpot_does_not_know_ttft)
-{
-    const double ttfts[] = {1 * MS, 500 * MS, 30000 * MS};
-    for (int i = 0; i < 3; i++) {
-        batch_shape b = plain;
-        dlab_run r;
-        b.ttft_ns = ttfts[i];
-        fill_batch(&r, &b);
-        ck_assert_double_eq_tol(metric_value(&r, "tpot"), 10 * MS, 1);
-        ck_assert_double_eq_tol(metric_value(&r, "decode_tps"), 100, 1e-6);
-        ck_assert_double_eq_tol(metric_value(&r, "ttft"), ttfts[i], 1);
-        dlab_run_free(&r);
-    }
-}
-END_TEST
-
-/* Constant steps: TPOT does not depend on the batch, throughput is linear in it. */
-START_TEST(batch_counts_once)
-{
-    const int sizes[] = {1, 2, 4};
-    for (int i = 0; i < 3; i++) {
-        batch_shape b = plain;
-        dlab_run r;
-        b.seqs = sizes[i];
-        fill_batch(&r, &b);
-        ck_assert_double_eq_tol(metric_value(&r, "tpot"), 10 * MS, 1);
-        ck_assert_double_eq_tol(metric_value(&r, "decode_tps"), 100.0 * sizes[i], 1e-6);
-        ck_assert_double_eq_tol(metric_value(&r, "prefill_tps"), 16.0 * sizes[i] / 0.5, 1e-6);
-        ck_assert_double_eq_tol(metric_value(&r, "out_tps"), 100.0 * sizes[i] / 1.49, 1e-6);
-        ck_assert_double_eq_tol(metric_value(&r, "total_tps"), 116.0 * sizes[i] / 1.49, 1e-6);
-        ck_assert_double_eq_tol(metric_value(&r, "req_ps"), sizes[i] / 1.49, 1e-6);
-        dlab_run_free(&r);
-    }
-}
-END_TEST
-
-/* Ended by itself after 7 tokens: the divisor is 6. */
-START_TEST(produced_counts_not_asked_for)
-{
-    batch_shape b = plain;
-    dlab_run r;
-    b.made = 7;
-    fill_batch(&r, &b);
-    r.requests[0].finish = 2;
-    ck_assert_double_eq_tol(metric_value(&r, "tpot"), 10 * MS, 1);
-    ck_assert_int_eq(samples(&r, "out_tps"), 7);
-    dlab_run_free(&r);
-}
-END_TEST
-
 START_TEST(one_token_has_no_tpot)
 {
     batch_shape b = plain;
@@ -390,10 +327,6 @@ int main(void)
 {
     Suite *s = suite_create("metric");
     TCase *c = tcase_create("metric");
-    tcase_add_test(c, first_token_is_no_gap);
-    tcase_add_test(c, tpot_does_not_know_ttft);
-    tcase_add_test(c, batch_counts_once);
-    tcase_add_test(c, produced_counts_not_asked_for);
     tcase_add_test(c, one_token_has_no_tpot);
     tcase_add_test(c, nothing_measured_is_missing_everywhere);
     tcase_add_test(c, names_are_unique_and_described);

@@ -70,7 +70,15 @@ static void fill_record(dlab_record *r)
     run->kv_asked_tokens = (int64_t)1 << 33;
     run->kv_token_bytes = 23040.5;
     run->memory_limit = (int64_t)1 << 34;
+    run->kv_cached_start = 4711;
+    snprintf(run->load_shape, sizeof run->load_shape, "open");
     run->requests[1].cached_tokens = 3;
+    run->requests[1].asked_tokens = (int64_t)1 << 36;
+    run->requests[1].failure = DLAB_FAILURE_HTTP;
+    run->requests[1].http_status = 503;
+    run->requests[1].priority = -7;
+    run->requests[1].turn = 2;
+    run->requests[1].conversation = (int64_t)1 << 37;
     run->steps[2] = (dlab_ev_step){.t_begin = 1,
                                    .t_end = 2,
                                    .rows = 3,
@@ -94,7 +102,12 @@ static void fill_record(dlab_record *r)
                                    .kv_shared = 21,
                                    .preempted = 22,
                                    .growths = 23,
-                                   .nonfinite = 24};
+                                   .nonfinite = 24,
+                                   .waiting = 25,
+                                   .pad_skipped = 26,
+                                   .swapped_out = 27,
+                                   .swapped_in = 28,
+                                   .swap_bytes = (int64_t)1 << 35};
     run->quality_bytes = 99;
     run->peaks_measured = 1.75e9;
     run->peaks_quick = 1;
@@ -130,10 +143,11 @@ static void same_settings(const dlab_settings *a, const dlab_settings *b)
 
 static void same_double(double a, double b) { ck_assert(a == b || (isnan(a) && isnan(b))); }
 
-/* Without the padding at the end. */
+/* Without the padding before the last. */
 static void same_step(const dlab_ev_step *a, const dlab_ev_step *b)
 {
-    ck_assert_mem_eq(a, b, offsetof(dlab_ev_step, nonfinite) + sizeof a->nonfinite);
+    ck_assert_mem_eq(a, b, offsetof(dlab_ev_step, swapped_in) + sizeof a->swapped_in);
+    ck_assert_int_eq(a->swap_bytes, b->swap_bytes);
 }
 
 static void same_tables(const dlab_run *a, const dlab_run *b)
@@ -151,6 +165,12 @@ static void same_tables(const dlab_run *a, const dlab_run *b)
         ck_assert_int_eq(a->requests[i].id, b->requests[i].id);
         ck_assert_int_eq(a->requests[i].finish, b->requests[i].finish);
         ck_assert_int_eq(a->requests[i].cached_tokens, b->requests[i].cached_tokens);
+        ck_assert_int_eq(a->requests[i].asked_tokens, b->requests[i].asked_tokens);
+        ck_assert_int_eq(a->requests[i].failure, b->requests[i].failure);
+        ck_assert_int_eq(a->requests[i].http_status, b->requests[i].http_status);
+        ck_assert_int_eq(a->requests[i].priority, b->requests[i].priority);
+        ck_assert_int_eq(a->requests[i].turn, b->requests[i].turn);
+        ck_assert_int_eq(a->requests[i].conversation, b->requests[i].conversation);
         same_double(a->requests[i].t_first, b->requests[i].t_first);
         same_double(a->requests[i].t_done, b->requests[i].t_done);
     }
@@ -187,6 +207,8 @@ static void same_run(const dlab_run *a, const dlab_run *b)
     ck_assert_int_eq(a->kv_asked_tokens, b->kv_asked_tokens);
     same_double(a->kv_token_bytes, b->kv_token_bytes);
     ck_assert_int_eq(a->memory_limit, b->memory_limit);
+    ck_assert_int_eq(a->kv_cached_start, b->kv_cached_start);
+    ck_assert_str_eq(a->load_shape, b->load_shape);
     ck_assert_int_eq(a->weight_bytes, b->weight_bytes);
     ck_assert_int_eq(a->quality_bytes, b->quality_bytes);
     ck_assert_int_eq(a->quality_first, b->quality_first);

@@ -72,9 +72,9 @@ static const dlab_h5_column old_request_columns[] = {
 };
 #undef OLD
 
-static const char *const new_attributes[] = {"kv_growths",    "kv_growth_ns",    "kv_evictions",   "kv_copies",
-                                             "kv_hit_tokens", "kv_asked_tokens", "kv_token_bytes", "memory_limit",
-                                             "peaks_quick",   "peaks_measured"};
+static const char *const new_attributes[] = {"kv_growths",    "kv_growth_ns",    "kv_evictions",    "kv_copies",
+                                             "kv_hit_tokens", "kv_asked_tokens", "kv_token_bytes",  "memory_limit",
+                                             "peaks_quick",   "peaks_measured",  "kv_cached_start", "load_shape"};
 
 static void set_schema(const dlab_h5_out *o, int64_t version)
 {
@@ -122,6 +122,8 @@ START_TEST(columns_that_came_later_may_be_missing)
     dlab_run *run = r.points[0].runs[0];
     run->kv_growths = run->kv_evictions = run->kv_hit_tokens = run->memory_limit = 3;
     run->kv_token_bytes = 3;
+    run->kv_cached_start = 3;
+    snprintf(run->load_shape, sizeof run->load_shape, "open");
     ck_assert_int_eq(dlab_run_add_peak(run, &(dlab_peak_row){1e6, 2e9, 3e9, 4e9, 5e9}, NULL), DLAB_OK);
     ck_assert_int_eq(dlab_record_write_part(out, &r.meta, run, &err), DLAB_OK);
     dlab_record_part_path(out, run->key, run->repeat, part, sizeof part);
@@ -143,6 +145,11 @@ START_TEST(columns_that_came_later_may_be_missing)
         ck_assert_int_eq(back.steps[i].preempted, -1);
         ck_assert_int_eq(back.steps[i].growths, -1);
         ck_assert_int_eq(back.steps[i].nonfinite, -1);
+        ck_assert_int_eq(back.steps[i].waiting, -1);
+        ck_assert_int_eq(back.steps[i].pad_skipped, -1);
+        ck_assert_int_eq(back.steps[i].swapped_out, -1);
+        ck_assert_int_eq(back.steps[i].swapped_in, -1);
+        ck_assert_int_eq(back.steps[i].swap_bytes, -1);
     }
     ck_assert_uint_eq(back.n_peaks, 0);
     ck_assert(isnan(back.peaks_measured) && back.peaks_quick == -1);
@@ -150,6 +157,15 @@ START_TEST(columns_that_came_later_may_be_missing)
     ck_assert_int_eq(back.requests[0].prompt_tokens, 5);
     ck_assert_int_eq(back.requests[0].finish, 1);
     ck_assert_int_eq(back.requests[0].cached_tokens, -1);
+    ck_assert_int_eq(back.requests[0].asked_tokens, -1);
+    ck_assert_int_eq(back.requests[0].conversation, -1);
+    /* in those days none of them could be otherwise */
+    ck_assert_int_eq(back.requests[0].failure, DLAB_FAILURE_NONE);
+    ck_assert_int_eq(back.requests[0].http_status, 0);
+    ck_assert_int_eq(back.requests[0].priority, 0);
+    ck_assert_int_eq(back.requests[0].turn, 0);
+    ck_assert_int_eq(back.kv_cached_start, -1);
+    ck_assert_str_eq(back.load_shape, "");
     ck_assert_int_eq(back.kv_evictions, -1);
     ck_assert_int_eq(back.kv_hit_tokens, -1);
     ck_assert_int_eq(back.memory_limit, 0);
@@ -191,7 +207,7 @@ START_TEST(a_later_schema_is_refused)
     H5Fclose(o.file);
     H5Pclose(access);
     ck_assert_int_eq(dlab_record_read_part(part, &back, &err), DLAB_EFORMAT);
-    ck_assert_ptr_nonnull(strstr(err.msg, "has schema version 4, this program reads 1 to 3"));
+    ck_assert_ptr_nonnull(strstr(err.msg, "has schema version 5, this program reads 1 to 4"));
     dlab_record_free(&r);
 }
 END_TEST
@@ -227,6 +243,12 @@ START_TEST(columns_describe_what_is_in_them)
     column_says(steps, "kv_shared", "shared nothing");
     column_says(steps, "nonfinite", "NaN or infinity");
     column_says(requests, "cached_tokens", "prefix cache");
+    column_says(requests, "asked_tokens", "asked for");
+    column_says(requests, "failure", "5 rejected");
+    column_says(requests, "conversation", "first request");
+    column_says(steps, "waiting", "queued when it began");
+    column_says(steps, "pad_skipped", "and did not");
+    column_says(steps, "swap_bytes", "out of the KV store and back");
     column_says(steps, "int8_flops", "int8 with int8");
     column_says(steps, "bf16_flops", "bf16 with bf16");
     hid_t peaks = H5Dopen2(file, "/runs/0000/peaks", H5P_DEFAULT);

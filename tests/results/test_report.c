@@ -315,7 +315,8 @@ START_TEST(export_has_every_axis_and_metric)
     ck_assert_int_eq(dlab_export(&r, "csv", false, &text, &err), DLAB_OK);
     char *line = strchr(text, '\n');
     *line = '\0';
-    ck_assert_ptr_nonnull(strstr(text, "label,status,reason,warnings,n_runs,n_planned,kv.store,workload.depth,"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "label,status,reason,warnings,n_runs,n_planned,diagnosis,kv.store,workload.depth,"));
     ck_assert_ptr_nonnull(strstr(text, ",tpot_ns,tpot_ns_sd,tpot_n,tpot_samples,"));
     ck_assert_ptr_nonnull(strstr(text, ",decode_tps,decode_tps_sd,decode_tps_n,"));
     ck_assert_ptr_nonnull(strstr(text, ",mem_peak_B,"));

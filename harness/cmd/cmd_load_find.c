@@ -1,0 +1,140 @@
+/* The highest rate that keeps the objectives: doubled (or halved) until it is bracketed, then bisected. Every rate tried is a
+ * point of the record. */
+#include <math.h>
+#include <string.h>
+
+#include "harness/cmd/cmd_load.h"
+#include "results/metric.h"
+
+#define CLOSE_ENOUGH 1.05 /* rates this near are one: a run's own chance is larger */
+#define RUNS_MAX     16
+#define HALVES_MAX   64 /* below the first rate divided by this nothing is sought */
+#define DELIVERY_MIN 0.99
+
+static double worst_of(const dlab_point_result *p, const char *metric, bool highest)
+{
+    dlab_summary s;
+    dlab_metric_summary(dlab_metric_find(metric), (const dlab_run *const *)p->runs, p->n_runs, &DLAB_WINDOW_ALL, &s);
+    return highest ? s.max : s.min;
+}
+
+/* Every run of the point: nothing failed, what was intended was sent, and enough of the requests met every objective. A
+ * delivery that is missing is that of too few requests to have a rate. */
+static bool is_kept(const dlab_load *l, const dlab_point_result *p)
+{
+    const double delivery = worst_of(p, "delivery", false);
+    return p->status == DLAB_RUN_OK && worst_of(p, "failed", true) == 0 && !(delivery < DELIVERY_MIN) &&
+           worst_of(p, "goodput_share", false) >= l->opts->good_share;
+}
+
+static dlab_status try_rate(dlab_load *l, double rate, bool *kept, dlab_error *err)
+{
+    dlab_point p = l->spec->points[0];
+    char value[32];
+    const size_t at = l->rec.record.n_points;
+    dlab_settings axes = {0};
+    size_t n = 0;
+    const dlab_param *table = dlab_workload_params(&n);
+    p.workload.rate = rate;
+    dlab_param_print(dlab_param_find(table, n, "workload.rate"), &p.workload, value, sizeof value);
+    snprintf(p.label, sizeof p.label, "workload.rate=%s", value);
+    dlab_status st = dlab_settings_set(&axes, "workload.rate", value, err);
+    p.axes = axes;
+    if (st == DLAB_OK) st = dlab_load_frame(l, &p, err);
+    if (st == DLAB_OK) st = at == 0 ? dlab_cmd_recorder_open(&l->rec, err) : DLAB_OK;
+    dlab_settings_free(&axes);
+    p.axes = (dlab_settings){0};
+    if (st == DLAB_OK) st = dlab_load_measure(l, &p, at, err);
+    if (st != DLAB_OK) return st;
+    const dlab_point_result *r = &l->rec.record.points[at];
+    if (r->status != DLAB_RUN_OK && r->status != DLAB_RUN_TRUNCATED)
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "the search ends at %s: %s", r->label, r->reason);
+    *kept = is_kept(l, r);
+    return DLAB_OK;
+}
+
+/* Two digits that count, so that rates read well: 1.414 a second is 1.4. */
+static double round_rate(double rate)
+{
+    const double unit = pow(10, floor(log10(rate)) - 1);
+    return round(rate / unit) * unit;
+}
+
+typedef struct {
+    double low, high; /* kept, not kept; 0: none yet */
+    int runs;
+} bracket;
+
+static dlab_status next(dlab_load *l, bracket *b, double rate, dlab_error *err)
+{
+    bool kept = false;
+    DLAB_TRY(try_rate(l, rate, &kept, err));
+    if (kept)
+        b->low = rate;
+    else
+        b->high = rate;
+    b->runs++;
+    return DLAB_OK;
+}
+
+static dlab_status search(dlab_load *l, bracket *b, dlab_error *err)
+{
+    double rate = l->spec->points[0].workload.rate;
+    const double least = rate / HALVES_MAX;
+    while ((!b->low || !b->high) && b->runs < RUNS_MAX && rate >= least && rate <= 1e6) {
+        DLAB_TRY(next(l, b, rate, err));
+        rate = b->low && b->high ? rate : b->high ? rate / 2 : rate * 2;
+    }
+    while (b->low && b->high && b->high / b->low > CLOSE_ENOUGH && b->runs < RUNS_MAX) {
+        rate = round_rate(sqrt(b->low * b->high));
+        if (rate <= b->low || rate >= b->high) break; /* there is none between that one would write */
+        DLAB_TRY(next(l, b, rate, err));
+    }
+    return DLAB_OK;
+}
+
+static void objective_text(const char *name, int64_t ns, char *buf, size_t size)
+{
+    const size_t used = strlen(buf);
+    if (ns > 0) snprintf(buf + used, size - used, "%s%s within %g ms", used ? ", " : "", name, (double)ns * 1e-6);
+}
+
+static void say(const dlab_load *l, const bracket *b, char *sentence, size_t size)
+{
+    const dlab_measure *m = &l->spec->measure;
+    char what[160] = "";
+    objective_text("first token", m->slo_ttft_ns, what, sizeof what);
+    objective_text("each later token", m->slo_tpot_ns, what, sizeof what);
+    objective_text("end", m->slo_e2e_ns, what, sizeof what);
+    const double share = 100 * l->opts->good_share;
+    if (!b->low)
+        snprintf(sentence, size, "no rate down to %g a second keeps the objectives for %g %% of the requests (%s)",
+                 b->high, share, what);
+    else if (!b->high)
+        snprintf(sentence, size, "%g requests a second keep the objectives for %g %% (%s); higher rates were not tried",
+                 b->low, share, what);
+    else
+        snprintf(sentence, size, "%g requests a second keep the objectives for %g %% (%s), %g do not", b->low, share,
+                 what, b->high);
+}
+
+static dlab_status keep_result(dlab_load *l, const bracket *b, dlab_error *err)
+{
+    char text[32];
+    dlab_settings *meta = &l->rec.record.meta;
+    snprintf(text, sizeof text, "%g", b->low);
+    if (b->low) DLAB_TRY(dlab_settings_set(meta, "rate_kept", text, err));
+    snprintf(text, sizeof text, "%g", b->high);
+    if (b->high) DLAB_TRY(dlab_settings_set(meta, "rate_missed", text, err));
+    return DLAB_OK;
+}
+
+dlab_status dlab_load_find(dlab_load *l, bool *found, char *sentence, size_t size, dlab_error *err)
+{
+    bracket b = {0};
+    *sentence = 0;
+    dlab_status st = search(l, &b, err);
+    *found = b.low > 0;
+    if (b.runs > 0) say(l, &b, sentence, size);
+    return st == DLAB_OK ? keep_result(l, &b, err) : st;
+}

@@ -1,0 +1,149 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/serve/host_own.h"
+
+void dlab_ask_free(dlab_ask *a)
+{
+    for (size_t i = 0; i < a->n_prompts; i++) free(a->prompts[i].ids);
+    free(a->prompts);
+    dlab_stops_free(&a->stops);
+    *a = (dlab_ask){0};
+}
+
+static dlab_status check_room(dlab_host *h, const dlab_ask *ask, dlab_error *err)
+{
+    if (h->draining) return DLAB_FAIL(err, DLAB_EINTERRUPTED, "the server is shutting down");
+    if (h->waiting + (int64_t)ask->n_prompts <= h->opts.queue) return DLAB_OK;
+    h->stats.refused_full++;
+    return DLAB_FAIL(err, DLAB_EFULL, "%lld prompts wait already, and the queue holds %lld: try again later",
+                     (long long)h->waiting, (long long)h->opts.queue);
+}
+
+dlab_status dlab_host_submit(dlab_host *h, dlab_ask *ask, dlab_answer **out, dlab_error *err)
+{
+    *out = NULL;
+    const size_t n = ask->n_prompts * (size_t)ask->samples;
+    dlab_answer *a = calloc(1, sizeof *a);
+    dlab_choice *choices = calloc(n, sizeof *choices);
+    pthread_mutex_lock(&h->lock);
+    dlab_status st = a && choices ? check_room(h, ask, err) : DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu answers", n);
+    if (st == DLAB_OK) {
+        *a = (dlab_answer){.ask = *ask, .choices = choices, .n_choices = n, .n_open = n, .deadline_ns = INT64_MAX};
+        if (h->opts.timeout_ns > 0) a->deadline_ns = ask->arrived_ns + h->opts.timeout_ns;
+        dlab_host_append(&h->mail, a);
+        h->n_answers++;
+        h->waiting += (int64_t)ask->n_prompts;
+        h->mail_choices += (int64_t)n;
+        pthread_cond_signal(&h->work);
+        *ask = (dlab_ask){0};
+        *out = a;
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (st == DLAB_OK) return DLAB_OK;
+    free(choices);
+    free(a);
+    return st;
+}
+
+void dlab_host_release(dlab_host *h, dlab_answer *a)
+{
+    if (!a) return;
+    pthread_mutex_lock(&h->lock);
+    a->asleep = false;
+    a->released = true;
+    a->ask.socket = -1; /* its owner closes it */
+    if (a->ended) {
+        dlab_host_free_answer(h, a);
+    } else {
+        h->released = true;
+        pthread_cond_signal(&h->work);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+bool dlab_answer_ready(dlab_host *h, dlab_answer *a)
+{
+    pthread_mutex_lock(&h->lock);
+    const bool ready = a->ask.whole ? a->ended : a->fresh;
+    a->fresh = false;
+    if (!ready) {
+        a->asleep = true;
+        a->ask.sleep(a->ask.ctx);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return ready;
+}
+
+void dlab_answer_take(dlab_host *h, dlab_answer *a, size_t i, dlab_answer_piece *out)
+{
+    pthread_mutex_lock(&h->lock);
+    dlab_choice *c = &a->choices[i];
+    out->n = c->text.ready - c->shown;
+    out->end = c->told ? DLAB_ANSWER_NONE : c->end;
+    out->text = malloc(out->n + 1);
+    if (out->text) {
+        if (out->n) memcpy(out->text, c->text.text + c->shown, out->n);
+        out->text[out->n] = 0;
+        c->shown = c->text.ready;
+        c->told = c->end != DLAB_ANSWER_NONE;
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+void dlab_answer_get_sum(dlab_host *h, dlab_answer *a, dlab_answer_sum *out)
+{
+    pthread_mutex_lock(&h->lock);
+    *out = (dlab_answer_sum){.n_choices = a->n_choices,
+                             .ended = a->ended,
+                             .end = a->failed,
+                             .prompt_tokens = a->prompt_tokens,
+                             .cached_tokens = a->cached_tokens};
+    memcpy(out->message, a->message, sizeof out->message);
+    for (size_t i = 0; i < a->n_choices; i++) out->completion_tokens += a->choices[i].n_tokens;
+    pthread_mutex_unlock(&h->lock);
+}
+
+void dlab_host_get_stats(dlab_host *h, dlab_serve_stats *out)
+{
+    pthread_mutex_lock(&h->lock);
+    *out = h->stats;
+    out->waiting += h->mail_choices;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void set_flag(dlab_host *h, bool *flag)
+{
+    pthread_mutex_lock(&h->lock);
+    *flag = true;
+    pthread_cond_signal(&h->work);
+    pthread_mutex_unlock(&h->lock);
+}
+
+void dlab_host_drain(dlab_host *h) { set_flag(h, &h->draining); }
+void dlab_host_abort_all(dlab_host *h) { set_flag(h, &h->abort_all); }
+
+bool dlab_host_draining(dlab_host *h)
+{
+    pthread_mutex_lock(&h->lock);
+    const bool draining = h->draining;
+    pthread_mutex_unlock(&h->lock);
+    return draining;
+}
+
+int64_t dlab_host_live(dlab_host *h)
+{
+    pthread_mutex_lock(&h->lock);
+    const int64_t n = h->n_answers;
+    pthread_mutex_unlock(&h->lock);
+    return n;
+}
+
+dlab_status dlab_host_status(dlab_host *h, dlab_error *err)
+{
+    pthread_mutex_lock(&h->lock);
+    const dlab_status st = h->status;
+    if (st != DLAB_OK && err) *err = h->error;
+    pthread_mutex_unlock(&h->lock);
+    return st;
+}

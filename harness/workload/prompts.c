@@ -1,0 +1,129 @@
+/* What the prompts say: every one of exactly as many ids as its length asks for. */
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/int.h"
+#include "harness/quality/ppl.h"
+#include "harness/workload/workload_parts.h"
+
+/* The whole text's ids, read as a ring: a piece goes on at the start where the text ends. */
+typedef struct {
+    int32_t *ids;
+    int64_t n, start, stride; /* piece number i begins at start + i·stride */
+} ring;
+
+typedef struct {
+    const dlab_workload *w;
+    const dlab_workload_host *host;
+    const dlab_shape *shape;
+    ring text;
+} filler;
+
+/* ---- text --------------------------------------------------------------------------------------------------------------- */
+
+static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
+
+/* The pieces of one run begin at different places as long as there are places: the stride has no divisor in common with the
+ * text's length, and is near its golden section, so that successive pieces are far from each other. */
+static dlab_status read_text(const dlab_workload *w, const dlab_tokenizer *tok, ring *out, dlab_error *err)
+{
+    char *file = NULL;
+    size_t bytes = 0, n = 0;
+    const char *text = dlab_bundled_text(&bytes);
+    if (!tok) {
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "workload.prompts: %s needs a model that has a tokenizer", w->prompts);
+    }
+    if (*w->prompts_file) {
+        DLAB_TRY(dlab_file_read(w->prompts_file, DLAB_FILE_MAX, &file, &bytes, err));
+        text = file;
+    }
+    const dlab_status st = dlab_tokenizer_encode(tok, text, bytes, false, false, &out->ids, &n, err);
+    free(file);
+    DLAB_TRY(st);
+    if (n == 0) return DLAB_FAIL(err, DLAB_EFORMAT, "%s: has no text", w->prompts_file);
+    dlab_rng rng = dlab_stream_rng(w->seed, DLAB_STREAM_PROMPTS, 0);
+    out->n = (int64_t)n;
+    out->start = (int64_t)dlab_rng_below(&rng, n);
+    out->stride = dlab_max_i64((int64_t)(0.6180339887 * (double)n), 1);
+    while (gcd(out->stride, out->n) != 1) out->stride++;
+    return DLAB_OK;
+}
+
+static void fill_piece(const ring *r, int64_t number, int32_t *ids, int64_t n)
+{
+    int64_t at = (r->start + number % r->n * r->stride) % r->n;
+    for (int64_t i = 0; i < n; i++) {
+        ids[i] = r->ids[at];
+        if (++at == r->n) at = 0;
+    }
+}
+
+/* ---- ids ---------------------------------------------------------------------------------------------------------------- */
+
+static void draw_ids(dlab_rng *rng, const dlab_workload_host *host, int32_t *ids, int64_t n)
+{
+    const uint64_t range = (uint64_t)((int64_t)host->vocab - host->first_id);
+    for (int64_t i = 0; i < n; i++) ids[i] = host->first_id + (int32_t)dlab_rng_below(rng, range);
+}
+
+/* A block's ids depend on (seed, its hash) alone, so that equal hashes are equal tokens. */
+static void fill_blocks(const filler *f, const uint64_t *hashes, int32_t *ids, int64_t n)
+{
+    const dlab_stream kind = f->host->warmup ? DLAB_STREAM_WARMUP_BLOCKS : DLAB_STREAM_BLOCKS;
+    for (int64_t at = 0; at < n; at += DLAB_TRACE_BLOCK) {
+        dlab_rng rng = dlab_stream_rng(f->w->seed, kind, *hashes++);
+        draw_ids(&rng, f->host, ids + at, dlab_min_i64(DLAB_TRACE_BLOCK, n - at));
+    }
+}
+
+static bool is_text(const filler *f) { return f->text.n > 0; }
+
+/* A request's ids depend on (seed, its number) alone: adding requests, or a longer prompt, changes no id before. Those of
+ * a warm-up are others: drawn, or from the other half of the text's places. */
+static void fill_own(const filler *f, int64_t i, int32_t *ids, int64_t n)
+{
+    const bool warmup = f->host->warmup;
+    const dlab_told *told = &f->shape->told;
+    const dlab_told_request *r = told->n > 0 ? &told->items[i] : NULL;
+    if (r && r->n_data > 0 && told->hashes) {
+        fill_blocks(f, told->hashes + r->data, ids, n);
+    } else if (r && r->n_data > 0 && !warmup) {
+        for (int64_t k = 0; k < n; k++) ids[k] = told->ids[r->data + k % r->n_data];
+    } else if (is_text(f)) {
+        fill_piece(&f->text, warmup ? f->text.n / 2 + i : i, ids, n);
+    } else {
+        dlab_rng rng =
+            dlab_stream_rng(f->w->seed, warmup ? DLAB_STREAM_WARMUP_PROMPTS : DLAB_STREAM_PROMPTS, (uint64_t)i);
+        draw_ids(&rng, f->host, ids, n);
+    }
+}
+
+/* It covers a prompt's first ids and changes none behind. */
+static void fill_prefix(const filler *f, int64_t group, int32_t *ids)
+{
+    const bool warmup = f->host->warmup;
+    const int64_t quarter = f->text.n / 4;
+    if (is_text(f)) {
+        fill_piece(&f->text, (warmup ? 3 * quarter : quarter) + group, ids, f->w->shared_prefix);
+        return;
+    }
+    dlab_rng rng =
+        dlab_stream_rng(f->w->seed, warmup ? DLAB_STREAM_WARMUP_PREFIX : DLAB_STREAM_PREFIX, (uint64_t)group);
+    draw_ids(&rng, f->host, ids, f->w->shared_prefix);
+}
+
+dlab_status dlab_prompts_fill(const dlab_workload *w, const dlab_workload_host *host, const dlab_shape *s,
+                              dlab_requests *out, dlab_error *err)
+{
+    filler f = {.w = w, .host = host, .shape = s};
+    const bool text = dlab_workload_tokenizes(w) && s->told.n == 0;
+    const dlab_status st = text ? read_text(w, host->tokenizer, &f.text, err) : DLAB_OK;
+    for (int64_t i = 0; i < out->n && st == DLAB_OK; i++) {
+        int32_t *ids = out->ids + out->offset[i];
+        const int64_t talk = s->talk[i], group = s->first[talk] == i ? dlab_prefix_group(w, talk) : -1;
+        fill_own(&f, i, ids, out->depth[i] + out->prompt[i]);
+        if (group >= 0) fill_prefix(&f, group, ids);
+    }
+    free(f.text.ids);
+    return st;
+}

@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# dlab load against a server that misbehaves as it is told, against nothing, and against the engine: what comes of requests,
+# what is counted, what the exit code says.
+set -uo pipefail
+
+command -v python3 >/dev/null || { echo "skipped: no python3" >&2; exit 77; }
+scratch=$(mktemp -d)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+server=
+trap '[ -z "$server" ] || kill "$server"; rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+unset DLAB_MODEL DLAB_API_KEY http_proxy HTTP_PROXY all_proxy ALL_PROXY
+
+fail() {
+    echo "FAIL: $*" >&2
+    [ ! -f err ] || cat err >&2
+    [ ! -f out ] || cat out >&2
+    exit 1
+}
+# load CODE ARG...: the exit code, with the table as CSV in `out`
+load() {
+    local want=$1 code=0
+    shift
+    timeout 120 "$DLAB" load "$@" -o csv >out 2>err || code=$?
+    [ "$code" = "$want" ] || fail "dlab load $*: exit $code, expected $want"
+}
+# column NAME [ROW]: of the table; empty: missing
+column() {
+    awk -F, -v name="$1" -v row="${2:-1}" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i ~ "^" name "(_ns|_us|_ms)?$") at = i }
+        NR == row + 1 { if (!at) exit 1; print $at; found = 1 } END { exit !found }' out || fail "no column $1"
+}
+is() { # NAME VALUE [ROW]
+    local got
+    got=$(column "$1" "${3:-1}")
+    [ "$got" = "$2" ] || fail "$1 is \"$got\", expected \"$2\""
+}
+says() { grep -qE -- "$1" err || fail "no \"$1\" on standard error"; }
+refused() { # PATTERN ARG...
+    local pattern=$1
+    shift
+    load 2 "$@"
+    [ "$(wc -l <err)" = 1 ] || fail "dlab load $*: not one line"
+    [ ! -s out ] || fail "dlab load $*: printed something"
+    says "$pattern"
+}
+
+python3 "$here/fake_openai.py" port log &
+server=$!
+for _ in $(seq 200); do [ -s port ] && break; sleep 0.05; done
+[ -s port ] || fail "the server does not start"
+url=http://127.0.0.1:$(cat port)
+few=(--requests 6 --concurrency 3 --warmup 0 --input-len 5 --output-len 8)
+
+# ---- what is counted
+for model in each split usage,first=5 unstopped eos; do
+    load 0 "$url" "${few[@]}" --model-name "$model" --record "$model.h5"
+    is failed 0
+    is status ok
+    "$DLAB" show "$model.h5" --point 1 -o json >point || fail "show"
+    python3 - "$model" <<'PY' || fail "$model: the record"
+import json, sys
+p = json.load(open("point"))
+assert p["effective"]["target.model"] == sys.argv[1], p["effective"]
+assert not any(k.startswith(("kv.", "batch.")) for k in p["effective"]), "settings of an engine that is not ours"
+PY
+done
+
+# a token of a chunk each: seven gaps a request; two a chunk and no tokenizer: only the ends; with one: eight again
+expect_rows() { # FILE.h5 "ROWS TOKENS PROMPT": tokens with a time, tokens produced, tokens of the prompts
+    "$DLAB" export "$1" --table tokens >tokens.csv || fail "export of $1"
+    "$DLAB" export "$1" --table requests >requests.csv || fail "export of $1"
+    python3 - "$1" "$2" <<'PY' || fail "the events of $1"
+import csv, sys
+tokens, requests = list(csv.DictReader(open("tokens.csv"))), list(csv.DictReader(open("requests.csv")))
+got = f"{len(tokens)} {sum(int(r['new_tokens']) for r in requests)} {sum(int(r['prompt_tokens']) for r in requests)}"
+assert got == sys.argv[2], f"{sys.argv[1]}: tokens with a time, tokens, prompt tokens are {got}, expected {sys.argv[2]}"
+PY
+}
+expect_rows each.h5 "48 48 30"
+expect_rows eos.h5 "48 48 30"
+load 0 "$url" "${few[@]}" --model-name pair --record pair.h5
+expect_rows pair.h5 "12 48 30"
+[ -n "$(column tpot_p50)" ] || fail "two tokens with a time have a tpot"
+load 0 "$url" "${few[@]}" --model-name pair,silent
+[ -z "$(column out_tps)" ] || fail "tokens that nobody counted have a rate"
+[ -n "$(column ttft_p50)" ] || fail "the first chunk has a time"
+load 0 "$url" "${few[@]}" --model-name short --record short.h5
+"$DLAB" show short.h5 | grep -q '6 answers are shorter than asked' || fail "short answers are not told of"
+
+# ---- the tokenizer of the model served: a byte is a token, so that a chunk of four bytes has four
+load 0 "$url" "${few[@]}" --model-name pair,silent -m synthetic:tiny --record bytes.h5
+expect_rows bytes.h5 "96 96 30"
+load 0 "$url" "${few[@]}" --model-name each --endpoint chat -m synthetic:tiny
+is failed 0
+load 0 "$url" "${few[@]}" --model-name each --prompt-as text -m synthetic:tiny --api-key secret --extra-body '{"best_of": 1}' --record key.h5
+python3 - <<'PY' || fail "what was sent"
+import json
+log = [json.loads(line) for line in open("log")]
+first, chat, text = log[0], [x for x in log if "chat" in x["path"]][0], log[-1]
+assert first["body"]["prompt"] and all(isinstance(i, int) for i in first["body"]["prompt"]), first
+assert len(first["body"]["prompt"]) == 5 and first["body"]["max_tokens"] == 8, first
+assert first["body"]["ignore_eos"] is True, first
+assert first["body"]["stream"] is True and first["body"]["stream_options"]["include_usage"] is True, first
+assert first["auth"] is None
+assert chat["body"]["messages"][0]["role"] == "user" and chat["path"] == "/v1/chat/completions", chat
+assert isinstance(text["body"]["prompt"], str) and text["body"]["best_of"] == 1, text
+assert text["auth"] == "Bearer secret", text
+ids = [tuple(x["body"]["prompt"]) for x in log if isinstance(x["body"].get("prompt"), list)]
+assert len(set(ids[:6])) == 6, "prompts of a run"
+PY
+grep -aq secret key.h5 && fail "the key is in the record"
+
+# a server's cache cannot be emptied: no two runs send the same prompt
+load 0 "$url" "${few[@]}" --repeats 3 --warmup 1
+python3 - <<'PY' || fail "repeats"
+import json
+ids = [tuple(json.loads(line)["body"]["prompt"]) for line in open("log") if '"prompt"' in line][-24:]
+assert len(set(ids)) == 24, f"{24 - len(set(ids))} prompts were sent twice"
+PY
+
+# ---- what fails, fails as a request: the run goes on
+fails() { # MODEL PATTERN [ARG...]
+    local model=$1 pattern=$2
+    shift 2
+    load 1 "$url" "${few[@]}" --model-name "$model" --record "fail.h5" --force "$@"
+    is failed 6
+    is status ok
+    says "$pattern"
+    "$DLAB" show fail.h5 | grep -q "6 of 6 requests failed" || fail "$model: the record does not tell"
+}
+fails status=500 'status 500: .*told to'
+fails status=429 'status 429'
+fails midway 'the connection broke'
+fails garbage 'a broken stream: .*no JSON'
+fails error 'out of blocks'
+fails bare 'ended without \[DONE\] or a finish_reason'
+fails never 'no end in time' --timeout 200ms
+fails stall 'silent for 0.2 s' --idle-timeout 200ms
+load 1 http://127.0.0.1:1 "${few[@]}" --model-name x
+is failed 6
+says 'no connection to http://127.0.0.1:1/v1'
+refused 'is the server running' http://127.0.0.1:1 "${few[@]}"
+load 0 "$url" "${few[@]}" # its first model
+is failed 0
+
+# ---- hundreds at once, from one process and one thread: nothing is lost
+load 0 "$url" --rate inf --requests 400 --warmup 0 --input-len 5 --output-len 6 --model-name slow=20 --record many.h5
+is failed 0
+expect_rows many.h5 "2400 2400 2000"
+
+# ---- the harness alone: ten a second, half a second each, one at a time: the last of eight waits for all before it
+load 0 null:service=500ms --set workload.arrivals=constant --rate 10 --requests 8 --warmup 0 --set batch.size=1
+awk -v e="$(column e2e_p99)" 'BEGIN { exit !(e > 3200 && e < 3600) }' || fail "e2e p99 is $(column e2e_p99), expected about 3272 ms"
+load 0 null: --rate 2000 --requests 2000 --warmup 0
+is failed 0
+
+# ---- a load curve on the engine; a search; interruption
+load 0 engine -m synthetic:tiny --concurrency 1-4*2 --requests 8 --set batch.size=4 --warmup 0 --input-len uniform:4,9 --output-len 6 --record curve.h5
+[ "$(wc -l <out)" = 4 ] || fail "three concurrencies are three rows"
+is workload.concurrency 4 3
+"$DLAB" show curve.h5 -o csv >shown || fail "show"
+cmp -s out shown || fail "show differs from what load printed"
+
+load 0 null:service=10ms --find-rate --rate 50 --goodput e2e:1s --requests 30 --warmup 0 --set batch.size=64
+says 'requests a second keep the objectives for 99 %'
+load 1 null:service=100ms --find-rate --rate 100 --goodput e2e:1ms --requests 2 --warmup 0 --set workload.arrivals=constant
+says 'no rate down to'
+
+"$DLAB" load null:service=10ms --rate 20 --duration 1h --warmup 0 --record stopped.h5 -o csv >out 2>err &
+pid=$!
+sleep 1.5
+kill -TERM "$pid" || fail "nothing to interrupt"
+code=0
+wait "$pid" || code=$?
+[ "$code" = 130 ] || fail "interrupted: exit $code"
+is status truncated
+"$DLAB" show stopped.h5 >/dev/null || fail "the record of an interrupted load"
+
+# ---- our own server: everything served, and counted as asked
+"$DLAB" serve -m synthetic:tiny --port 0 --batch 8 >served 2>&1 &
+ours=$!
+trap 'kill "$server" "$ours"; rm -rf "$scratch"' EXIT
+for _ in $(seq 200); do grep -q 'listening on http' served && break; sleep 0.05; done
+own=$(grep -oE 'http://127[^ ]*' served | head -1)
+[ -n "$own" ] || fail "dlab serve does not listen: $(cat served)"
+load 0 "$own" -m synthetic:tiny --concurrency 32 --requests 200 --input-len uniform:4,20 --output-len 8 --warmup 0 --record own.h5
+is failed 0
+python3 - <<'PY' || fail "what our own server was asked"
+import csv, subprocess, os
+rows = list(csv.DictReader(subprocess.run([os.environ["DLAB"], "export", "own.h5", "--table", "requests"], capture_output=True, text=True, check=True).stdout.splitlines()))
+assert len(rows) == 200 and all(int(r["new_tokens"]) == 8 and 4 <= int(r["prompt_tokens"]) <= 20 for r in rows), rows[:3]
+PY
+load 0 "$own" -m synthetic:tiny --concurrency 4 --requests 12 --turns 3 --input-len 8 --output-len 8 --warmup 0
+is failed 0
+kill "$ours"
+wait "$ours"
+trap 'kill "$server"; rm -rf "$scratch"' EXIT
+
+# ---- flags
+refused 'a target is expected'
+refused 'is no target' nonsense
+refused 'no target' ftp://x
+refused 'open loop' null: --rate 1 --concurrency 2
+refused '--rate: ' null: --rate 1,x
+refused 'inf stands alone' null: --rate 1,inf
+refused 'not a length' null: --rate 1 --input-len 1-2
+refused 'not a length' null: --rate 1 --output-len gamma:3
+refused 'needs objectives' null: --find-rate
+refused '--goodput' null: --rate 1 --goodput ttft
+refused '--goodput: "tfft"' null: --rate 1 --goodput tfft:3
+refused 'about a server' null: --rate 1 --api-key x
+refused 'needs a tokenizer' "$url" --model-name each "${few[@]}" --endpoint chat
+refused 'only a tokenizer knows' "$url" --model-name each "${few[@]}" --turns 2
+refused 'extra members' "$url" --model-name each "${few[@]}" --extra-body '[1]'
+refused 'workload.rat' null: --set workload.rat=3
+refused 'exists' null: --rate 10 --requests 2 --record each.h5
+refused 'grouped' null: --rate 1 --set measure.order=random
+kill -0 "$server" || fail "the server is gone"
+echo "dlab load: all well"
