@@ -43,11 +43,10 @@ static const struct {
     int which;
     bool numeric, points, runs; /* in which of the two kinds of export */
 } fields[] = {
-    {"label", F_LABEL, false, true, true},          {"repeat", F_REPEAT, true, false, true},
-    {"status", F_STATUS, false, true, true},        {"reason", F_REASON, false, true, true},
-    {"warnings", F_WARNINGS, false, true, false},   {"key", F_KEY, false, false, true},
-    {"n_runs", F_RUNS, true, true, false},          {"n_planned", F_PLANNED, true, true, false},
-    {"diagnosis", F_DIAGNOSIS, false, true, false},
+    {"label", F_LABEL, false, true, true},        {"repeat", F_REPEAT, true, false, true},
+    {"status", F_STATUS, false, true, true},      {"reason", F_REASON, false, true, true},
+    {"warnings", F_WARNINGS, false, true, false}, {"key", F_KEY, false, false, true},
+    {"n_runs", F_RUNS, true, true, false},        {"n_planned", F_PLANNED, true, true, false},
 };
 
 enum { S_MEDIAN, S_SD, S_N, S_SAMPLES };
@@ -110,7 +109,8 @@ static bool build_columns(sheet *s, const dlab_record *r, bool per_run)
     for (size_t i = 0; good && i < r->n_points; i++) good = add_settings(s, &r->points[i].axes, AXIS);
     for (size_t i = 0; good && i < n_metrics; i++) good = add_metric(s, metrics[i], per_run);
     for (size_t i = 0; good && i < r->n_points; i++) good = add_settings(s, &r->points[i].effective, SETTING);
-    return good;
+    /* Whole sentences come last: whoever cuts lines at commas still finds the columns before. */
+    return good && (per_run || add(s, &(column){.kind = TEXT, .which = F_DIAGNOSIS}, "diagnosis"));
 }
 
 static bool build_rows(sheet *s, const dlab_record *r, bool per_run)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests under a sanitizer: tools/sanitize.sh asan|tsan
 # asan (with undefined behaviour): all but the comparisons of long texts, which check figures and take too long here.
-# tsan: base, kernels and engine, where the threads are. The shim has none, and the long walks over stores and strategies,
+# tsan: base, kernels, engine and the server's host, where the threads are. The shim has none, and the long walks over stores and strategies,
 # which take most of an hour here, put the same team to the same work as the tests that remain.
 set -euo pipefail
 # shellcheck source=tools/common.sh
@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 preset=${1:-}
 case $preset in
 asan) select=(--exclude-regex 'cli/test_(kv_quality|exact_ppl|exact_greedy|readme|fetch_model|includes|serve_model)') ;;
-tsan) select=(--label-regex '^(base|kernels|engine)$' --exclude-regex '^shim/|engine/test_(kv_content|kv_exact|exact)$') ;;
+tsan) select=(--tests-regex '^(base|kernels|engine)/|^harness/test_serve_host$' --exclude-regex 'engine/test_(kv_content|kv_exact|exact)$') ;;
 *) die "which sanitizer? asan or tsan" ;;
 esac
 

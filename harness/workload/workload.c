@@ -19,10 +19,11 @@ static dlab_status alloc_requests(const dlab_shape *s, dlab_requests *out, dlab_
     out->seed = calloc(n, sizeof *out->seed);
     out->arrival_ns = calloc(n, sizeof *out->arrival_ns);
     out->priority = calloc(n, sizeof *out->priority);
-    out->after = calloc(n, sizeof *out->after);
     out->think_ns = calloc(n, sizeof *out->think_ns);
+    const bool talks = s->talks < s->n;
+    if (talks) out->after = calloc(n, sizeof *out->after);
     if (!out->offset || !out->depth || !out->prompt || !out->output || !out->seed || !out->arrival_ns ||
-        !out->priority || !out->after || !out->think_ns) {
+        !out->priority || !out->think_ns || (talks && !out->after)) {
         return DLAB_FAIL(err, DLAB_EOOM, "workload: no memory for %zu requests", n);
     }
     return DLAB_OK;
@@ -66,7 +67,7 @@ static dlab_status time_requests(const dlab_workload *w, const dlab_shape *s, dl
         const bool later = i > s->first[talk];
         const int64_t start = s->arrival_ns ? s->arrival_ns[talk] : 0;
         out->priority[i] = dlab_priorities_draw(&priorities, w, talk);
-        out->after[i] = later ? i - 1 : -1;
+        if (out->after) out->after[i] = later ? i - 1 : -1;
         out->think_ns[i] = w->think_ns > 0 ? dlab_think_draw(w, i) : 0;
         out->arrival_ns[i] = later || (closed && talk >= w->concurrency) ? -1 : start;
     }
