@@ -100,8 +100,8 @@ static dlab_status unknown_command(const char *name, dlab_error *err)
         if (!dlab_commands[i]->internal) names[n++] = dlab_commands[i]->name;
     }
     names[n] = NULL;
-    static const char *const planned[] = {"ab",      "gate",  "report",  "compare",
-                                          "history", "check", "merge", "advise", "validate"};
+    static const char *const planned[] = {"ab",    "gate",  "report", "compare", "history",
+                                          "check", "merge", "advise", "validate"};
     for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {
         if (strcmp(name, planned[i]) == 0) {
             return DLAB_FAIL(err, DLAB_ENOTBUILT, "%s is not built in this version; `dlab --help` lists what is", name);

@@ -28,36 +28,36 @@ typedef struct {
     const char *outputs;   /* their lengths: fixed, uniform, normal, lognormal, poisson, file */
     int64_t output_sd, output_min, output_max;
     char lengths_file[DLAB_PARAM_STR]; /* a line a request: prompt and output tokens */
-    int64_t depth;         /* tokens already in the cache, prefilled once and not timed */
-    bool ignore_eos;       /* default true: exact output lengths */
-    const char *prompts;   /* their content: ids (drawn), text, jsonl, sharegpt */
+    int64_t depth;                     /* tokens already in the cache, prefilled once and not timed */
+    bool ignore_eos;                   /* default true: exact output lengths */
+    const char *prompts;               /* their content: ids (drawn), text, jsonl, sharegpt */
     char prompts_file[DLAB_PARAM_STR]; /* text: "" is the bundled corpus */
-    int64_t concurrency;   /* closed: requests in flight */
-    int64_t think_ns;      /* closed, and between turns: from an answer's end to the next request */
-    const char *think;     /* fixed, exponential (with think_ns as its mean) */
-    double rate, rate_end; /* open: requests a second; a linear ramp to rate_end, 0: none */
-    const char *arrivals;  /* open: poisson, gamma, constant */
-    double burstiness;     /* gamma: shape of the gaps; 1 is poisson, below it burstier */
-    int64_t turns;         /* of a conversation; 1: single requests */
-    int64_t turn_prompt;   /* tokens that each later turn adds; 0: a draw like the first */
-    char priorities[DLAB_PARAM_STR]; /* "PRIORITY:WEIGHT,…"; "": all 0 */
+    int64_t concurrency;               /* closed: requests in flight */
+    int64_t think_ns;                  /* closed, and between turns: from an answer's end to the next request */
+    const char *think;                 /* fixed, exponential (with think_ns as its mean) */
+    double rate, rate_end;             /* open: requests a second; a linear ramp to rate_end, 0: none */
+    const char *arrivals;              /* open: poisson, gamma, constant */
+    double burstiness;                 /* gamma: shape of the gaps; 1 is poisson, below it burstier */
+    int64_t turns;                     /* of a conversation; 1: single requests */
+    int64_t turn_prompt;               /* tokens that each later turn adds; 0: a draw like the first */
+    char priorities[DLAB_PARAM_STR];   /* "PRIORITY:WEIGHT,…"; "": all 0 */
     char trace_file[DLAB_PARAM_STR];
-    double trace_speed;    /* > 1: arrivals closer together */
-    int64_t seed;          /* of the prompts' token ids … */
-    int64_t seed_lengths;  /* … of lengths, 0: as seed; … */
+    double trace_speed;   /* > 1: arrivals closer together */
+    int64_t seed;         /* of the prompts' token ids … */
+    int64_t seed_lengths; /* … of lengths, 0: as seed; … */
     int64_t seed_arrivals; /* … of arrivals, think times, groups and priorities, 0: as seed. Sampling has sample.seed */
 } dlab_workload;
 
 /* `measure:` — how. Not sweepable. */
 typedef struct {
-    int64_t repeats, warmup;         /* warmup: runs of the measured shape before each point's first repeat */
-    const char *order;               /* interleaved (a round over all points a repeat), grouped, random */
-    int64_t seed;                    /* of the random order */
-    int64_t time_limit_ns;           /* a run; 0: none */
-    int64_t hang_timeout_ns;         /* no answer from a worker */
-    int64_t memory_sample_ns;        /* 0: at each step */
+    int64_t repeats, warmup;  /* warmup: runs of the measured shape before each point's first repeat */
+    const char *order;        /* interleaved (a round over all points a repeat), grouped, random */
+    int64_t seed;             /* of the random order */
+    int64_t time_limit_ns;    /* a run; 0: none */
+    int64_t hang_timeout_ns;  /* no answer from a worker */
+    int64_t memory_sample_ns; /* 0: at each step */
     int64_t slo_ttft_ns, slo_tpot_ns, slo_e2e_ns; /* objectives of goodput; 0: none */
-    bool keep_cache;                 /* prefixes of the run before stay; default: each run starts cold */
+    bool keep_cache;                              /* prefixes of the run before stay; default: each run starts cold */
     int64_t ppl_chunks, ppl_context; /* quality pass on the point's first repeat, on the bundled text; 0: none */
     char ppl_text[DLAB_PARAM_STR];   /* "" : the bundled text */
 } dlab_measure;

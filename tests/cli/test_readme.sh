@@ -10,6 +10,7 @@ mkdir -p "$work/build/release"
 ln -s "$DLAB" "$work/build/release/dlab"
 ln -s "$DLAB_SOURCE/experiments" "$work/experiments"
 cd "$work"
+real=${DLAB_MODEL:-}
 export DLAB_MODEL=synthetic:tiny-q4
 
 # The lines of fenced blocks of one language.
@@ -38,6 +39,18 @@ while IFS= read -r line; do
     esac
     n=$((n + 1))
 done < <(blocks sh)
+# A block of bash is a session: a server in the background and its client, with the model that the README means.
+if [ -f "$real" ]; then
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    blocks bash | sed "s/\b8080\b/$port/g" >session.sh
+    grep -q 'dlab serve' session.sh || { echo "README: no session with a server" >&2; exit 1; }
+    DLAB_MODEL=$real bash -eu session.sh >out.txt 2>err.txt </dev/null || { cat out.txt err.txt >&2; exit 1; }
+    [ -s served.h5 ] || { cat out.txt err.txt >&2; echo "README: its session left no record" >&2; exit 1; }
+    n=$((n + 1))
+else
+    [ "${DLAB_REQUIRE_MODEL:-0}" = 0 ] || { echo "README: no model for its session with a server" >&2; exit 1; }
+    echo "the README's session with a server was not run: no model"
+fi
 [ "$n" -ge 15 ] || { echo "README: only $n commands were found" >&2; exit 1; }
 
 blocks yaml >my-first.yaml

@@ -192,8 +192,7 @@ END_TEST
 START_TEST(unbuilt_words_in_sets_say_so)
 {
     const char *const sets[] = {"device=cuda"};
-    check_message("name: x\n", sets, 1, DLAB_ENOTBUILT,
-                  "--set device=cuda: device: cuda is not built");
+    check_message("name: x\n", sets, 1, DLAB_ENOTBUILT, "--set device=cuda: device: cuda is not built");
 }
 END_TEST
 
