@@ -19,6 +19,7 @@ struct dlab_engine {
     dlab_slice *slices;   /* [batch_size] */
     dlab_step_token
         *tokens;      /* [batch_size] of the last step; batch.release: at_end: [batch_size, max_tokens] of a batch */
+    int64_t *origins; /* of each token: its request as it was submitted (dlab_seq's origin) */
     int64_t n_kept;   /* of them, those that no step has handed over yet */
     bool at_end;      /* batch.release */
     int64_t n_steps;  /* since creation */
@@ -55,20 +56,19 @@ dlab_status dlab_step_execute(dlab_engine *e, const dlab_slice *slices, int n, c
                               dlab_step_work *work, dlab_error *err);
 /* The part of a prefix that the next step may take when one sequence runs alone. */
 dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq);
-int dlab_engine_free_seq(const dlab_engine *e);
 /* Can it be served at all? As dlab_engine_submit. */
 dlab_status dlab_engine_check_request(const dlab_engine *e, const dlab_engine_request *r, dlab_error *err);
 /* dlab_batch_state's open, close and release; the first for a sequence whose ids are known. */
 dlab_status dlab_engine_open_seq(void *engine, int seq, int64_t extra, dlab_error *err);
 void dlab_engine_close_seq(void *engine, int seq);
-void dlab_engine_release_seq(void *engine, int seq);
+dlab_status dlab_engine_release_seq(void *engine, int seq, dlab_error *err);
 
 /* -- batch.preemption: swap; without an area nothing is ever swapped -- */
 dlab_status dlab_engine_swap_create(dlab_engine *e, dlab_error *err);
 void dlab_engine_swap_destroy(dlab_engine *e);
 /* Of a sequence that is about to give its place back: copied out, if its request goes on, it holds something of its own and
  * that fits; otherwise it will be computed again. */
-void dlab_engine_swap_out(dlab_engine *e, int seq);
+dlab_status dlab_engine_swap_out(dlab_engine *e, int seq, dlab_error *err);
 bool dlab_engine_is_swapped(const dlab_engine *e, int seq);
 /* Back to a place with room for it; *n_held: the tokens that it holds again. */
 dlab_status dlab_engine_swap_in(dlab_engine *e, int seq, int64_t *n_held, dlab_error *err);

@@ -73,6 +73,7 @@ static void set_up_batch(dlab_engine *e)
     st->release = dlab_engine_release_seq;
     st->room = room_of;
     st->looks_up = r->kv.prefix_cache;
+    st->refused.order = -1;
     st->slack = r->store->shares ? r->kv.block_tokens : 0;
     st->ctx = e;
 }
@@ -90,13 +91,14 @@ static dlab_status create_host_side(dlab_engine *e, dlab_error *err)
     e->desc = malloc(r->bytes[DLAB_BUFFER_DESC]);
     e->slices = malloc(batch * sizeof *e->slices);
     e->tokens = malloc(batch * (e->at_end ? tokens : 1) * sizeof *e->tokens);
+    e->origins = malloc(batch * (e->at_end ? tokens : 1) * sizeof *e->origins);
     e->sampled = malloc(logits * sizeof *e->sampled);
     e->logit_seq = malloc(logits * sizeof *e->logit_seq);
     e->watch = malloc((size_t)r->max_rows * sizeof *e->watch);
     e->span_off = calloc((size_t)dlab_span_tables(r), sizeof *e->span_off);
     e->fwd.span_off = e->span_off;
     if (!e->id_memory || !e->batch.seqs || !e->batch.admitted || !e->batch.admitted_cached || !e->desc || !e->slices ||
-        !e->tokens || !e->sampled || !e->logit_seq || !e->watch || !e->span_off) {
+        !e->tokens || !e->origins || !e->sampled || !e->logit_seq || !e->watch || !e->span_off) {
         return DLAB_FAIL(err, DLAB_EOOM, "engine: no memory for %zu sequences of %zu tokens", seqs, tokens);
     }
     memset(e->desc, 0, r->bytes[DLAB_BUFFER_DESC]);
@@ -150,6 +152,7 @@ void dlab_engine_destroy(dlab_engine *e)
     free(e->desc);
     free(e->slices);
     free(e->tokens);
+    free(e->origins);
     free(e->sampled);
     free(e->logit_seq);
     free(e->watch);
@@ -169,14 +172,6 @@ void dlab_engine_kv(const dlab_engine *e, dlab_kv_stats *out)
 }
 
 /* ---- sequences ---- */
-
-int dlab_engine_free_seq(const dlab_engine *e)
-{
-    for (int i = 0; i < e->batch.n_seqs; i++) {
-        if (!e->batch.seqs[i].open) return i;
-    }
-    return -1;
-}
 
 /* Positions that a sequence will come to hold: its last token is never fed back. */
 static int64_t positions(const dlab_engine *e, const dlab_seq *s, int64_t extra)
@@ -226,18 +221,21 @@ static void rewind_primed(dlab_engine *e, int seq)
     s->n_live = e->batch.retains ? s->n_stored : 0;
 }
 
-void dlab_engine_release_seq(void *engine, int seq)
+dlab_status dlab_engine_release_seq(void *engine, int seq, dlab_error *err)
 {
     dlab_engine *e = engine;
     dlab_seq *s = &e->batch.seqs[seq];
+    if (s->finish != DLAB_FINISH_NONE) dlab_engine_swap_drop(e, seq);
+    if (!s->held) return DLAB_OK;
+    DLAB_TRY(dlab_engine_swap_out(e, seq, err));
     s->held = false;
-    dlab_engine_swap_out(e, seq);
     if (s->primed) {
         rewind_primed(e, seq);
-        return;
+        return DLAB_OK;
     }
     e->fwd.store->ops->close(e->fwd.store, seq);
     s->n_stored = s->n_live = 0;
+    return DLAB_OK;
 }
 
 void dlab_engine_close_seq(void *engine, int seq)
@@ -276,7 +274,7 @@ static dlab_status prefill_alone(dlab_engine *e, int seq, dlab_error *err)
 dlab_status dlab_engine_prime(dlab_engine *e, const int32_t *ids, int64_t n, int32_t *handle, dlab_error *err)
 {
     *handle = -1;
-    int seq = dlab_engine_free_seq(e);
+    int seq = dlab_batch_free_seq(&e->batch, -1);
     if (seq < 0) {
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "all %d sequences are taken: no place for a cached prefix",
                          e->batch.n_seqs);

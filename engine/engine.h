@@ -110,6 +110,8 @@ bool dlab_tokenizer_adds_bos(const dlab_tokenizer *t);
 int32_t dlab_tokenizer_vocab(const dlab_tokenizer *t);
 /* Whether an id of the vocabulary is a control token: it steers the model and is no text. */
 bool dlab_tokenizer_is_control(const dlab_tokenizer *t, int32_t id);
+/* Whether an id stands for text: no control token, none that is unused, none behind the tokenizer's own. */
+bool dlab_tokenizer_is_text(const dlab_tokenizer *t, int32_t id);
 
 /* ---- engine -------------------------------------------------------------------------------------------------------- */
 
@@ -134,6 +136,10 @@ dlab_status dlab_engine_create(const dlab_plan *plan, const dlab_model *m, const
 void dlab_engine_destroy(dlab_engine *e);
 /* Effective values: no "auto" left, sizes as used. */
 const dlab_plan *dlab_engine_plan(const dlab_engine *e);
+/* Tokens that a request's prompt and output (max_new) may come to together: what the needs, the whole pool (kv.pool) and
+ * batch.budget: lengths allow one that is alone, without a primed prefix, of one sample. dlab_engine_submit takes what is no
+ * longer. */
+int64_t dlab_engine_longest(const dlab_engine *e);
 void dlab_engine_memory(const dlab_engine *e, dlab_mem_stats *out);
 void dlab_engine_reset_peaks(dlab_engine *e);
 
@@ -172,8 +178,8 @@ typedef struct {
                         id + samples − 1, and take so many places of the batch */
     int32_t priority;  /* batch.policy: priority; larger goes first */
     bool own_sampling; /* the next three instead of the plan's; needs.own_sampling must be set */
-    float temperature, top_p;
-    int32_t top_k;
+    float temperature, top_p; /* 0: greedy; 0: the most likely alone, 1: all */
+    int32_t top_k;            /* 0: all */
 } dlab_engine_request;
 
 typedef enum { DLAB_FINISH_NONE, DLAB_FINISH_LENGTH, DLAB_FINISH_EOS } dlab_finish;
@@ -189,7 +195,9 @@ typedef struct {
     const dlab_step_token *tokens; /* owned by the engine until the next step. With batch.release at_end all tokens of a
                                       batch come in the step that ends it, in the order in which they were made */
     const int64_t *admitted;       /* ids of requests admitted in this step */
-    const int64_t *admitted_cached;                    /* prompt tokens of each that were in the cache already */
+    const int64_t
+        *admitted_cached; /* tokens of each one's prompt that it need not compute: found in the prefix cache; of
+                                      every sample but the first the whole prompt, which the first computes */
     int32_t rows, prefill_rows, decode_rows, pad_rows; /* rows = prefill + decode + pad. Rows that lead to a request's
                                                           first token are prefill, later ones (recomputed too) decode */
     int32_t seqs;                                      /* live sequences: of requests that have not ended */
@@ -213,8 +221,10 @@ typedef struct {
  * arithmetic. */
 dlab_status dlab_engine_submit(dlab_engine *e, const dlab_engine_request *r, dlab_error *err);
 bool dlab_engine_busy(const dlab_engine *e); /* requests queued or running */
-/* Drops the request of this id with all its samples, queued or running, and gives its places back at once; false: there is
- * none (it has ended, or never was). Not between two tokens of one step: between steps. */
+/* Drops the request of this id with all its samples, queued or running, and gives its places back at once: no step hands over
+ * any more of it, and the id may be used again. false: there is none, it has ended or never was. It has ended when all tokens
+ * of all its samples were handed over: with batch.release at_end not before the step that ends its batch. Not between two
+ * tokens of one step: between steps. */
 bool dlab_engine_abort(dlab_engine *e, int64_t id);
 /* While the gate is closed no queued request starts (batch.interval_ms, B4). Open at first. */
 void dlab_engine_gate(dlab_engine *e, bool open);

@@ -51,8 +51,7 @@ static const dlab_param PARAMS[] = {
      "tokens of a block of the paged store, and of a group that shares scales (kv.k_scales: block or channel)"},
     {"kv.pool", DLAB_PARAM_STRING, AT(kv_pool), "auto", 1, 0, NULL,
      "size of the cache: bytes (512MiB), `N blocks` (paged store), or `P%` of memory_limit; auto: what the sequences "
-     "of "
-     "the batch need at their longest"},
+     "of the batch need at their longest"},
     {"kv.prefix_cache", DLAB_PARAM_BOOL, AT(kv_prefix_cache), "false", 1, 0, NULL,
      "paged store: keep full blocks of ended sequences and share them with later ones that begin alike"},
     {"kv.k", DLAB_PARAM_CHOICE, AT(kv_k), "f16", 1, 0, format_names, "element format of cached keys"},
@@ -91,8 +90,7 @@ static const dlab_param PARAMS[] = {
      "local_strided: the first so many positions are always attended"},
     {"batch.mode", DLAB_PARAM_CHOICE, AT(batch_mode), "continuous", 1, 0, batcher_names,
      "who runs in a step: continuous, requests leave and join at every step (B2); a static batch starts and is "
-     "released "
-     "together (B1)"},
+     "released together (B1)"},
     {"batch.size", DLAB_PARAM_INT, AT(batch_size), "1", 1, 4096, NULL, "sequences that run at once"},
     {"batch.policy", DLAB_PARAM_CHOICE, AT(batch_policy), "fcfs", 1, 0, policy_names,
      "which waiting request starts next: the one that came first; the one of the largest priority; those nearest in "
@@ -107,8 +105,7 @@ static const dlab_param PARAMS[] = {
      "static batch: tokens are handed over as they are produced, or all of them when the batch ends"},
     {"batch.budget", DLAB_PARAM_CHOICE, AT(batch_budget), "rows", 1, 0, budget_words,
      "what batch.token_budget bounds: the rows of a step; or, lengths, the sum of prompt and asked output tokens of "
-     "all "
-     "that run at once (B3)"},
+     "all that run at once (B3)"},
     {"batch.token_budget", DLAB_PARAM_INT, AT(batch_token_budget), "0", 0, 1 << 24, NULL,
      "budget rows: rows of one step at most; 0: 2048 (no bound without a cache, which cannot split a prefix). Budget "
      "lengths: the sum of lengths at most; 0: 8192"},

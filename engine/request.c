@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/int.h"
 #include "engine/core.h"
 
 static dlab_status check_samples(const dlab_engine *e, const dlab_engine_request *r, dlab_error *err)
@@ -17,6 +18,13 @@ static dlab_status check_samples(const dlab_engine *e, const dlab_engine_request
                          r->samples);
     }
     return DLAB_OK;
+}
+
+int64_t dlab_engine_longest(const dlab_engine *e)
+{
+    const int64_t pool = e->fwd.store->ops->capacity(e->fwd.store), lengths = e->batch.max_lengths;
+    const int64_t longest = dlab_min_i64(pool, e->plan.needs.max_tokens) + 1; /* the last token is never fed back */
+    return lengths > 0 ? dlab_min_i64(longest, lengths) : longest;
 }
 
 /* Against what the engine was made for, and against the whole pool. */
@@ -62,8 +70,9 @@ static dlab_status check_sampling(const dlab_engine *e, const dlab_engine_reques
         return DLAB_FAIL(err, DLAB_EUSAGE, "request %lld: temperature %g; expected 0 (greedy) or a number above",
                          (long long)r->id, (double)r->temperature);
     }
-    if (!(r->top_p > 0 && r->top_p <= 1)) {
-        return DLAB_FAIL(err, DLAB_EUSAGE, "request %lld: top_p %g; expected a number above 0 and up to 1 (all)",
+    if (!(r->top_p >= 0 && r->top_p <= 1)) {
+        return DLAB_FAIL(err, DLAB_EUSAGE,
+                         "request %lld: top_p %g; expected a number from 0 (the most likely alone) to 1 (all)",
                          (long long)r->id, (double)r->top_p);
     }
     if (r->top_k < 0) {
@@ -122,14 +131,18 @@ void dlab_engine_get_load(const dlab_engine *e, dlab_engine_load *out)
 
 void dlab_engine_gate(dlab_engine *e, bool open) { e->batch.shut = !open; }
 
-/* What batch.release: at_end has kept of a request that nobody wants any more. */
-static void drop_kept(dlab_engine *e, int64_t request)
+/* What batch.release: at_end has kept of a request that nobody wants any more; false: nothing. */
+static bool drop_kept(dlab_engine *e, int64_t id)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < e->n_kept; i++) {
-        if (e->tokens[i].request != request) e->tokens[n++] = e->tokens[i];
+        if (e->origins[i] == id) continue;
+        e->tokens[n] = e->tokens[i];
+        e->origins[n++] = e->origins[i];
     }
+    const bool found = n < e->n_kept;
     e->n_kept = n;
+    return found;
 }
 
 static bool is_sample_of(const dlab_seq *s, int64_t id) { return s->running && s->origin == id; }
@@ -138,23 +151,17 @@ bool dlab_engine_abort(dlab_engine *e, int64_t id)
 {
     dlab_batch_state *st = &e->batch;
     if (dlab_queue_remove(&st->queue, id)) return true;
-    bool found = false;
-    for (int i = 0; i < st->n_seqs; i++) {
-        found = found || (is_sample_of(&st->seqs[i], id) && st->seqs[i].finish == DLAB_FINISH_NONE);
-    }
-    if (!found) return false;
+    bool found = drop_kept(e, id);         /* its batch may be gone, with all sequences */
     for (int i = 0; i < st->n_seqs; i++) { /* all of them end before the batcher may let go of any */
         dlab_seq *s = &st->seqs[i];
-        if (!is_sample_of(s, id)) continue;
-        drop_kept(e, s->request);
-        if (s->finish == DLAB_FINISH_NONE) dlab_batch_end(st, s, DLAB_FINISH_LENGTH);
+        if (!is_sample_of(s, id) || s->finish != DLAB_FINISH_NONE) continue;
+        dlab_batch_end(st, s, DLAB_FINISH_LENGTH);
+        found = true;
     }
-    for (int i = 0; i < st->n_seqs; i++) {
-        if (!is_sample_of(&st->seqs[i], id)) continue;
-        dlab_engine_swap_drop(e, i);
-        e->batcher->ops->drop(e->batcher, st, i);
+    for (int i = 0; i < st->n_seqs && found; i++) {
+        if (is_sample_of(&st->seqs[i], id)) e->batcher->ops->drop(e->batcher, st, i);
     }
-    return true;
+    return found;
 }
 
 void dlab_engine_cancel(dlab_engine *e, bool keep_cache)

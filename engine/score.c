@@ -46,7 +46,7 @@ dlab_status dlab_engine_score(dlab_engine *e, const int32_t *ids, int64_t n, int
                              ids[i], e->fwd.info->vocab);
         }
     }
-    int seq = dlab_engine_free_seq(e);
+    int seq = dlab_batch_free_seq(&e->batch, -1);
     if (seq < 0) return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "score: all %d sequences are taken", e->batch.n_seqs);
     dlab_seq *s = &e->batch.seqs[seq];
     memcpy(s->ids, ids, (size_t)n * sizeof *ids);

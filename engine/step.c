@@ -223,7 +223,7 @@ dlab_slice dlab_step_next_slice(const dlab_engine *e, int seq)
         .seq = seq, .first = s->n_ids - rows, .n_rows = (int32_t)dlab_min_i64(rows, dlab_min_i64(room, max))};
 }
 
-static dlab_status take_token(dlab_engine *e, int i, dlab_step_token *out, dlab_error *err)
+static dlab_status take_token(dlab_engine *e, int i, dlab_error *err)
 {
     dlab_seq *s = &e->batch.seqs[e->logit_seq[i]];
     int32_t token = e->sampled[i];
@@ -234,6 +234,9 @@ static dlab_status take_token(dlab_engine *e, int i, dlab_step_token *out, dlab_
             (long long)s->request, (long long)s->n_new);
     }
     s->ids[s->n_ids++] = token;
+    e->batch.n_prompts += s->n_new == 0;
+    e->origins[e->n_kept] = s->origin;
+    dlab_step_token *out = &e->tokens[e->n_kept++];
     *out = (dlab_step_token){.request = s->request, .token = token, .index = (int32_t)s->n_new++};
     if (s->eos >= 0 && token == s->eos)
         dlab_batch_end(&e->batch, s, DLAB_FINISH_EOS);
@@ -294,11 +297,11 @@ static int64_t waiting(const dlab_engine *e)
 }
 
 /* Takes a sequence's place, for it to come back later. */
-static void preempt(dlab_engine *e, int seq, dlab_step *out)
+static dlab_status preempt(dlab_engine *e, int seq, dlab_step *out, dlab_error *err)
 {
     out->preempted += e->batch.seqs[seq].finish == DLAB_FINISH_NONE;
-    dlab_engine_release_seq(e, seq);
     e->batch.full = true;
+    return dlab_engine_release_seq(e, seq, err);
 }
 
 /* Asks the batcher for slices until the store has room for them. */
@@ -318,7 +321,7 @@ static dlab_status choose(dlab_engine *e, int *n, dlab_step *out, dlab_error *er
         if (st != DLAB_EFULL) return st;
         const int victim = e->batcher->ops->victim(e->batcher, &e->batch);
         if (victim < 0) return st;
-        preempt(e, victim, out);
+        DLAB_TRY(preempt(e, victim, out, err));
     }
 }
 
@@ -362,7 +365,7 @@ static dlab_status run_step(dlab_engine *e, dlab_step *out, dlab_error *err)
     report(e, &work, out);
     for (int i = 0; i < e->desc->n_logits; i++) {
         DLAB_TRY(fork_follower(e, e->logit_seq[i], err));
-        DLAB_TRY(take_token(e, i, &e->tokens[e->n_kept++], err));
+        DLAB_TRY(take_token(e, i, err));
     }
     retire_ended(e);
     e->batcher->ops->settle(e->batcher, &e->batch);

@@ -20,13 +20,16 @@ void dlab_engine_swap_destroy(dlab_engine *e)
     free(e->images);
 }
 
-void dlab_engine_swap_out(dlab_engine *e, int seq)
+dlab_status dlab_engine_swap_out(dlab_engine *e, int seq, dlab_error *err)
 {
     const dlab_seq *s = &e->batch.seqs[seq];
-    if (!e->images || s->finish != DLAB_FINISH_NONE || s->n_live <= s->n_primed) return;
-    if (dlab_kv_swap_out(&e->swap, e->fwd.store, seq, &e->images[seq], NULL) != DLAB_OK) return;
+    if (!e->images || s->finish != DLAB_FINISH_NONE || s->n_live <= s->n_primed) return DLAB_OK;
+    const dlab_status st = dlab_kv_swap_out(&e->swap, e->fwd.store, seq, &e->images[seq], err);
+    if (st == DLAB_EFULL) return DLAB_OK;
+    DLAB_TRY(st);
     e->swapped.n_out++;
     e->swapped.bytes += e->images[seq].bytes;
+    return DLAB_OK;
 }
 
 bool dlab_engine_is_swapped(const dlab_engine *e, int seq) { return e->images && e->images[seq].bytes > 0; }

@@ -29,7 +29,8 @@ typedef struct {
      * operations explain it; unknown: the peaks are not known; silent: the steps declare no work */
     double prefill, kv, weights, compute, padding, again, swap, rest, gaps, unknown, silent;
     double steps, seconds, slots, waiting, rows, prefill_rows, pad_rows, again_rows;
-    double decode_steps, decode_seconds, decode_allowed, decode_bytes, decode_kv, decode_seqs, decode_launches;
+    /* of decoding: each step counts for its share of rows that decode; mixed: of decode_steps, in steps with prompts too */
+    double decode_steps, mixed, decode_seconds, decode_allowed, decode_bytes, decode_kv, decode_seqs, decode_launches;
     double preempted, swap_bytes;
 } tally;
 
@@ -89,9 +90,18 @@ typedef struct {
     double prefill_again; /* share of the prefill rows that were computed before */
 } step_context;
 
+/* All samples of a prompt are requests, with ids in a row; its rows are computed once. */
+static int64_t samples_of(const dlab_run *r)
+{
+    const char *text = dlab_settings_get(&r->effective, "workload.samples");
+    const int64_t samples = text ? strtoll(text, NULL, 10) : 1;
+    return samples > 1 ? samples : 1;
+}
+
 static step_context context_of(const dlab_run *r)
 {
     const char *release = dlab_settings_get(&r->effective, "batch.release");
+    const int64_t samples = samples_of(r);
     step_context c = {.run = r, .at_end = release && strcmp(release, "at_end") == 0};
     double rows = 0, prompts = 0;
     for (size_t i = 0; i < r->n_steps; i++) {
@@ -100,6 +110,7 @@ static step_context context_of(const dlab_run *r)
     }
     for (size_t i = 0; i < r->n_requests; i++) {
         const dlab_ev_request *q = &r->requests[i];
+        if (q->id % samples != 0 || !isfinite(q->t_admit)) continue;
         prompts += (double)q->prompt_tokens - (q->cached_tokens > 0 ? (double)q->cached_tokens : 0);
     }
     if (c.preempts && rows > prompts) c.prefill_again = 1 - prompts / rows;
@@ -138,14 +149,14 @@ static void add_decoding(const step_context *c, const dlab_ev_step *s, double sh
     }
     t->swap += fmin(swap, rest);
     t->rest += rest - fmin(swap, rest);
-    if (s->prefill_rows > 0) return;
-    t->decode_steps++;
-    t->decode_seconds += took;
-    t->decode_allowed += b.allowed;
-    t->decode_bytes += s->bytes;
-    t->decode_kv += s->kv_bytes + s->inter_bytes;
-    t->decode_seqs += s->seqs;
-    t->decode_launches += s->launches;
+    t->decode_steps += share;
+    t->mixed += s->prefill_rows > 0 ? share : 0;
+    t->decode_seconds += share * took;
+    t->decode_allowed += share * b.allowed;
+    t->decode_bytes += share * s->bytes;
+    t->decode_kv += share * (s->kv_bytes + s->inter_bytes);
+    t->decode_seqs += share * s->seqs;
+    t->decode_launches += share * s->launches;
 }
 
 /* A step is divided by its rows. */
@@ -309,12 +320,15 @@ static void evidence_of_preemption(const tally *t, char *out, size_t size)
     if (t->away > 0) add(out, size, ", %s a request out of place", seconds(t->away / t->requests).text);
 }
 
+/* Where most of the decoding is in steps that compute prompts too, the step is one of those, all of it. */
+static const char *kind_of_step(const tally *t) { return t->mixed > t->decode_steps / 2 ? "mixed" : "decode"; }
+
 /* " a decode step of 4 sequences moves, 9.8 GB/s, in 20 ms where the peaks allow 14 ms" */
 static void add_step_of(const tally *t, char *out, size_t size)
 {
-    const double n = t->decode_steps > 0 ? t->decode_steps : NAN;
-    add(out, size, " of the %s that a decode step of %s sequences moves, %s, in %s where the peaks allow %s",
-        say(t->decode_bytes / n, "B").text, say(t->decode_seqs / n, "").text,
+    const double n = t->decode_steps;
+    add(out, size, " of the %s that a %s step of %s sequences moves, %s, in %s where the peaks allow %s",
+        say(t->decode_bytes / n, "B").text, kind_of_step(t), say(t->decode_seqs / n, "").text,
         say(t->decode_bytes / t->decode_seconds, "B/s").text, seconds(t->decode_seconds / n).text,
         seconds(t->decode_allowed / n).text);
 }
@@ -337,7 +351,7 @@ static void evidence_of_overhead(const tally *t, char *out, size_t size)
     add(out, size, "explained by neither bytes nor operations: %s pass between two steps",
         seconds(t->gaps / t->steps).text);
     if (t->rest > 0 && n > 0)
-        add(out, size, ", and a decode step of %s ops takes %s where the peaks allow %s",
+        add(out, size, ", and a %s step of %s ops takes %s where the peaks allow %s", kind_of_step(t),
             say(t->decode_launches / n, "").text, seconds(t->decode_seconds / n).text,
             seconds(t->decode_allowed / n).text);
 }
@@ -367,11 +381,20 @@ dlab_status dlab_diagnose(const dlab_run *const *runs, size_t n, dlab_diagnosis 
     tally t = {0};
     double shares[N_SHARES] = {0};
     int which[2];
-    out->n = 0;
-    for (size_t i = 0; i < n; i++)
-        if (runs[i] && dlab_run_counts(runs[i]) && runs[i]->n_steps > 0) DLAB_TRY(add_run(runs[i], &t, err));
+    size_t counted = 0, with_steps = 0;
+    *out = (dlab_diagnosis){.unjudged = "nothing was measured"};
+    for (size_t i = 0; i < n; i++) {
+        if (!runs[i] || !dlab_run_counts(runs[i])) continue;
+        counted++;
+        if (runs[i]->n_steps == 0) continue;
+        with_steps++;
+        DLAB_TRY(add_run(runs[i], &t, err));
+    }
+    if (counted > 0) out->unjudged = "its steps are not known";
+    if (with_steps > 0) out->unjudged = "no request was in service";
     if (!divide(&t, shares)) return DLAB_OK;
     const size_t k = choose(shares, which);
+    out->unjudged = which[0] == SILENT ? "its steps declare no work" : NULL;
     for (size_t i = 0; i < k; i++)
         if (which[i] < DLAB_CAUSE_N) write_finding(&t, (dlab_cause)which[i], shares[which[i]], &out->items[out->n++]);
     return DLAB_OK;

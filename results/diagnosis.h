@@ -33,7 +33,8 @@ typedef struct {
 #define DLAB_FINDINGS_MAX 2
 typedef struct {
     dlab_finding items[DLAB_FINDINGS_MAX]; /* the largest share first */
-    size_t n;                              /* 0: nothing of the above makes up most of the time, or nothing is known */
+    size_t n;                              /* 0: nothing of the above makes up most of the time, or it was not judged */
+    const char *unjudged;                  /* why not; NULL: it was */
 } dlab_diagnosis;
 
 /* Over the runs that count; their events are needed. O(steps + requests × log requests). */

@@ -32,7 +32,7 @@ typedef struct {
     const char *label;
     dlab_finding finding;
     bool found;
-    char share[24];
+    char share[24], nothing[64]; /* nothing: said where none was found */
 } row;
 
 enum { LABEL, CAUSE, SHARE, SENTENCE, N_COLUMNS };
@@ -61,7 +61,7 @@ static const char *text_of(const void *ctx, size_t r, size_t c)
     const row *at = (const row *)ctx + r;
     if (c == LABEL) return at->label;
     if (c == SHARE) return at->share;
-    if (!at->found) return c == CAUSE ? "–" : "nothing makes up most of the requests' time";
+    if (!at->found) return c == CAUSE ? "–" : at->nothing;
     return c == CAUSE ? dlab_cause_text(at->finding.cause) : at->finding.text;
 }
 
@@ -71,6 +71,9 @@ static dlab_status fill_rows(const dlab_record *r, row *rows, size_t *n, dlab_er
         dlab_diagnosis d;
         DLAB_TRY(diagnose(&r->points[i], &d, err));
         rows[*n] = (row){.label = r->points[i].label, .finding.share = NAN, .share = "–"};
+        snprintf(rows[*n].nothing, sizeof rows[*n].nothing, "%s%s",
+                 d.unjudged ? "not judged: " : "nothing makes up most of the requests' time",
+                 d.unjudged ? d.unjudged : "");
         for (size_t k = 0; k < d.n; k++) {
             row *at = &rows[*n + k];
             *at = (row){.label = r->points[i].label, .finding = d.items[k], .found = true};

@@ -145,20 +145,57 @@ static int compare_output(const void *a, const void *b)
     return (x->t > y->t) - (x->t < y->t);
 }
 
+#define SPREAD_MAX 1000 /* places of one request's tokens whose times are not known */
+
+/* Where the tokens that have a time are not all, only the first and the last are known to be what they are: those after the
+ * first are spread evenly over the time between. */
+static bool is_spread(const dlab_ev_request *q, size_t timed)
+{
+    return q && q->new_tokens > 0 && (size_t)q->new_tokens != timed;
+}
+
+/* How many places dlab_output needs for a request. */
+static size_t places_of(const dlab_ev_request *q, size_t timed)
+{
+    if (!is_spread(q, timed)) return timed;
+    return q->new_tokens > SPREAD_MAX ? SPREAD_MAX : (size_t)q->new_tokens;
+}
+
+static void put_output(const dlab_ev_request *q, const dlab_ev_token *t, size_t timed, dlab_output *out)
+{
+    const size_t places = places_of(q, timed);
+    if (!is_spread(q, timed)) {
+        for (size_t k = 0; k < timed; k++) out[k] = (dlab_output){t[k].t, q && q->new_tokens < 0 ? NAN : 1};
+        return;
+    }
+    const double first = t[0].t, length = t[timed - 1].t - first, steps = (double)places - 1;
+    out[0] = (dlab_output){first, 1};
+    for (size_t k = 1; k < places; k++)
+        out[k] = (dlab_output){first + length * (double)k / steps, ((double)q->new_tokens - 1) / steps};
+}
+
+/* The requests of tokens that are in the order of their ids, one after the other; out may be NULL. Returns the places. */
+static size_t put_outputs(const dlab_run *r, const request_ref *by_id, const dlab_ev_token *t, size_t n_tokens,
+                          dlab_output *out)
+{
+    size_t at = 0, n = 0;
+    for (size_t i = 0, j; i < n_tokens; i = j) {
+        for (j = i + 1; j < n_tokens && t[j].request == t[i].request;) j++;
+        const dlab_ev_request *q = request_of(r, by_id, &at, t[i].request);
+        if (out) put_output(q, t + i, j - i, out + n);
+        n += places_of(q, j - i);
+    }
+    return n;
+}
+
 dlab_output *dlab_events_output(const dlab_run *r, size_t *n)
 {
-    size_t at = 0;
-    dlab_ev_token *t = dlab_events_tokens(r, &DLAB_WINDOW_ALL, false, n);
+    size_t n_tokens;
+    dlab_ev_token *t = dlab_events_tokens(r, &DLAB_WINDOW_ALL, false, &n_tokens);
     request_ref *by_id = t ? requests_by_id(r) : NULL;
+    *n = by_id ? put_outputs(r, by_id, t, n_tokens, NULL) : 0;
     dlab_output *out = by_id ? malloc((*n + 1) * sizeof *out) : NULL;
-    for (size_t i = 0, j; out && i < *n; i = j) {
-        for (j = i + 1; j < *n && t[j].request == t[i].request;) j++;
-        const dlab_ev_request *q = request_of(r, by_id, &at, t[i].request);
-        const double each = !q || q->new_tokens == 0 ? 1
-                            : q->new_tokens < 0      ? NAN
-                                                     : (double)q->new_tokens / (double)(j - i);
-        for (size_t k = i; k < j; k++) out[k] = (dlab_output){t[k].t, each};
-    }
+    if (out) put_outputs(r, by_id, t, n_tokens, out);
     if (out && *n > 1) qsort(out, *n, sizeof *out, compare_output);
     free(by_id);
     free(t);

@@ -25,7 +25,9 @@ typedef struct {
 /* One row a served request with a token in the window, by id. malloc'd or NULL, as above. */
 dlab_request_pace *dlab_events_paces(const dlab_run *r, const dlab_metric_window *w, size_t *n);
 
-/* What came out, by time: a token of a served request, or its share of what the request's row counts. */
+/* What came out, by time: tokens of served requests. Of a request whose row counts others than those that have a time, as of
+ * a server that tells the number alone, the first came with the first and the rest evenly until the last. NaN tokens: how
+ * many is unknown. */
 typedef struct {
     double t, tokens;
 } dlab_output;

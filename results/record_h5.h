@@ -97,8 +97,6 @@ dlab_status dlab_h5_get_text(const dlab_h5_in *in, hid_t at, const char *name, c
 /* Leaves *value alone when the object has no such attribute. */
 dlab_status dlab_h5_get_i64_if(const dlab_h5_in *in, hid_t object, const char *name, int64_t *value, dlab_error *err);
 dlab_status dlab_h5_get_f64_if(const dlab_h5_in *in, hid_t object, const char *name, double *value, dlab_error *err);
-dlab_status dlab_h5_get_str_if(const dlab_h5_in *in, hid_t object, const char *name, char *buf, size_t size,
-                               dlab_error *err);
 /* *rows is malloc'd, NULL when n is 0; strings are terminated. Columns that the file has beyond these are ignored; those
  * that it lacks are filled as `absent` says. */
 dlab_status dlab_h5_get_table(const dlab_h5_in *in, hid_t at, const char *name, const dlab_h5_column *columns,

@@ -154,12 +154,6 @@ dlab_status dlab_h5_get_str(const dlab_h5_in *in, hid_t object, const char *name
     return st;
 }
 
-dlab_status dlab_h5_get_str_if(const dlab_h5_in *in, hid_t object, const char *name, char *buf, size_t size,
-                               dlab_error *err)
-{
-    return H5Aexists(object, name) == 0 ? DLAB_OK : dlab_h5_get_str(in, object, name, buf, size, err);
-}
-
 typedef struct {
     const dlab_h5_in *in;
     dlab_settings *settings;

@@ -167,7 +167,7 @@ static dlab_status put_attributes(const dlab_h5_out *o, hid_t group, const dlab_
         memcpy(&value, (const char *)run + facts[i].at, sizeof value);
         DLAB_TRY(dlab_h5_put_i64(o, group, facts[i].name, value, err));
     }
-    DLAB_TRY(dlab_h5_put_str(o, group, "load_shape", run->load_shape, err));
+    DLAB_TRY(dlab_h5_put_f64(o, group, "kv_hit_ideal", run->kv_hit_ideal, err));
     DLAB_TRY(dlab_h5_put_f64(o, group, "kv_token_bytes", run->kv_token_bytes, err));
     DLAB_TRY(dlab_h5_put_f64(o, group, "peaks_measured", run->peaks_measured, err));
     DLAB_TRY(dlab_h5_put_str(o, group, "quality_protocol", run->quality_protocol, err));
@@ -237,7 +237,7 @@ static dlab_status get_attributes(const dlab_h5_in *in, hid_t group, dlab_run *r
     DLAB_TRY(dlab_h5_get_f64(in, group, "t_end", &run->t_end, err));
     for (size_t i = 0; i < N_OF(facts); i++)
         DLAB_TRY(dlab_h5_get_i64_if(in, group, facts[i].name, fact_of(run, i), err));
-    DLAB_TRY(dlab_h5_get_str_if(in, group, "load_shape", run->load_shape, sizeof run->load_shape, err));
+    DLAB_TRY(dlab_h5_get_f64_if(in, group, "kv_hit_ideal", &run->kv_hit_ideal, err));
     DLAB_TRY(dlab_h5_get_f64_if(in, group, "kv_token_bytes", &run->kv_token_bytes, err));
     DLAB_TRY(dlab_h5_get_f64_if(in, group, "peaks_measured", &run->peaks_measured, err));
     DLAB_TRY(dlab_h5_get_str(in, group, "quality_protocol", run->quality_protocol, sizeof run->quality_protocol, err));

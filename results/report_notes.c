@@ -136,6 +136,27 @@ static void note_statuses(const dlab_record *r, dlab_notes *out)
     }
 }
 
+static bool shows_a_time(const dlab_report_spec *s)
+{
+    for (size_t i = 0; i < s->n_metrics; i++)
+        if (strcmp(s->metrics[i]->unit, "ns") == 0) return true;
+    return false;
+}
+
+/* Those cut off had waited longest: figures of the others are too good. */
+static void note_unfinished(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)
+{
+    const dlab_metric_window all = DLAB_WINDOW_ALL;
+    for (size_t i = 0; shows_a_time(s) && i < r->n_points; i++) {
+        const dlab_summary sum = dlab_point_summary(&r->points[i], dlab_metric_find("unfinished"), &all);
+        if (sum.max > 0)
+            dlab_note(out,
+                      "%s: up to %.0f of %.0f requests of a run had not ended: its latencies are of the others, "
+                      "and so too low",
+                      r->points[i].label, sum.max, (double)sum.n_samples / (double)sum.n);
+    }
+}
+
 #define DIAGNOSES_MAX 12 /* points; of more a reader asks by name */
 
 /* A line a point. Without peaks every one of them would say the same: that is said once. */
@@ -210,6 +231,7 @@ void dlab_report_notes(const dlab_record *r, const dlab_report_spec *s, dlab_not
     note_windows(r, s, out);
     note_missing_baselines(r, s, out);
     note_statuses(r, out);
+    note_unfinished(r, s, out);
     note_diagnoses(r, out);
     note_small_samples(r, s, out);
     note_claims(s, out);

@@ -107,7 +107,7 @@ void dlab_run_init(dlab_run *r)
     r->mem_peak = r->rss_peak = r->kv_pool = r->weight_bytes = -1;
     r->kv_growths = r->kv_growth_ns = r->kv_evictions = r->kv_copies = r->kv_hit_tokens = r->kv_asked_tokens = -1;
     r->kv_cached_start = -1;
-    r->kv_token_bytes = r->peaks_measured = NAN;
+    r->kv_token_bytes = r->kv_hit_ideal = r->peaks_measured = NAN;
     r->peaks_quick = -1;
 }
 

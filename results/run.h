@@ -143,7 +143,7 @@ typedef struct {
     double kv_token_bytes;   /* K4: bytes of a token of one sequence by the formula; NaN: unknown */
     int64_t memory_limit;    /* 0: none */
     int64_t kv_cached_start; /* bytes of cached prefixes when the run began; −1: unknown */
-    char load_shape[16];     /* workload.kind as run: "batch", "closed", "open", "trace"; "": unknown */
+    double kv_hit_ideal;     /* what a prefix cache that forgets nothing would have hit; NaN: unknown */
     int64_t weight_bytes;
     double peaks_measured;      /* when the peaks were, unix seconds; NaN: unknown */
     int64_t peaks_quick;        /* 1: in passing, 0: by `dlab calibrate`; −1: unknown */

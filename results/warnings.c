@@ -1,5 +1,6 @@
 #include "results/warnings.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +12,7 @@
 
 #define OCCUPANCY_MAX 0.7 /* K8 */
 
-static void add(dlab_point_result *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add(dlab_point_result *p, const char *fmt, ...)
+void dlab_point_add_warning(dlab_point_result *p, const char *fmt, ...)
 {
     char text[sizeof p->warnings], all[2 * sizeof p->warnings + 4];
     va_list args;
@@ -61,48 +61,88 @@ static void warn_of_peaks(dlab_point_result *p)
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
         const double share = most(p, shares[i]);
         if (share > 1)
-            add(p,
-                "%s is %.3g, above 1: was the machine busy when its peaks were measured%s? "
-                "`dlab calibrate --force` measures again",
-                shares[i], share, when);
+            dlab_point_add_warning(p,
+                                   "%s is %.3g, above 1: was the machine busy when its peaks were measured%s? "
+                                   "`dlab calibrate --force` measures again",
+                                   shares[i], share, when);
     }
 }
 
 #define DELIVERY_MIN 0.99 /* of the intended rate */
 
-/* The run that fell short most. */
-static void warn_of_delivery(dlab_point_result *p)
+static double value_of(const dlab_run *r, const char *metric)
 {
-    const dlab_metric *delivery = dlab_metric_find("delivery");
-    dlab_metric_value worst = {.value = 1}, v, intended, achieved;
+    dlab_metric_value v;
+    dlab_metric_run(dlab_metric_find(metric), r, &DLAB_WINDOW_ALL, &v);
+    return v.value;
+}
+
+/* The run that fell short most; NULL: none did. One late request at the end is not enough: the lag must grow. */
+static const dlab_run *least_delivered(const dlab_point_result *p)
+{
     const dlab_run *of = NULL;
+    double worst = DELIVERY_MIN;
     for (size_t i = 0; i < p->n_runs; i++) {
         if (!p->runs[i] || !dlab_run_counts(p->runs[i])) continue;
-        dlab_metric_run(delivery, p->runs[i], &DLAB_WINDOW_ALL, &v);
-        if (!(v.value < worst.value)) continue;
-        worst = v;
+        const double delivery = value_of(p->runs[i], "delivery");
+        if (!(delivery < worst) || !(value_of(p->runs[i], "lag_growth") > 1 / DELIVERY_MIN - 1)) continue;
+        worst = delivery;
         of = p->runs[i];
     }
-    if (!of || worst.value >= DELIVERY_MIN) return;
-    dlab_metric_run(dlab_metric_find("rate_intended"), of, &DLAB_WINDOW_ALL, &intended);
-    dlab_metric_run(dlab_metric_find("rate_achieved"), of, &DLAB_WINDOW_ALL, &achieved);
-    add(p, "%.4g requests a second were sent, not the %.4g intended (%.3g %%): the load is less than it is called",
-        achieved.value, intended.value, 100 * worst.value);
+    return of;
+}
+
+bool dlab_point_falls_short(const dlab_point_result *p) { return least_delivered(p) != NULL; }
+
+static void warn_of_delivery(dlab_point_result *p)
+{
+    const dlab_run *of = least_delivered(p);
+    if (!of) return;
+    dlab_point_add_warning(
+        p, "%.4g requests a second were sent, not the %.4g intended (%.3g %%): the load is less than it is called",
+        value_of(of, "rate_achieved"), value_of(of, "rate_intended"), 100 * value_of(of, "delivery"));
+}
+
+/* Of what gave its place back, that which was not copied out; the most of a run. Records from before there was swapping do
+ * not know of any. */
+static double most_computed_again(const dlab_point_result *p)
+{
+    double worst = 0;
+    for (size_t i = 0; i < p->n_runs; i++) {
+        if (!p->runs[i] || !dlab_run_counts(p->runs[i])) continue;
+        const double swaps = value_of(p->runs[i], "swaps");
+        worst = fmax(worst, value_of(p->runs[i], "preemptions") - (isnan(swaps) ? 0 : swaps));
+    }
+    return worst;
+}
+
+/* What was odd about a run that is ok; of several the first. */
+static void warn_of_reason(dlab_point_result *p)
+{
+    for (size_t i = 0; i < p->n_runs; i++) {
+        const dlab_run *r = p->runs[i];
+        if (!r || r->status != DLAB_RUN_OK || !*r->reason) continue;
+        dlab_point_add_warning(p, "%s", r->reason);
+        return;
+    }
 }
 
 void dlab_point_warn(dlab_point_result *p)
 {
-    const double preempted = most(p, "preemptions");
-    if (preempted > 0 && depends_on_pieces(p))
-        add(p, "%.0f sequences were computed again: with scales that tokens share, or a tail, not to the same bits",
-            preempted);
+    const double again = most_computed_again(p);
+    if (again > 0 && depends_on_pieces(p))
+        dlab_point_add_warning(
+            p, "%.0f sequences were computed again: with scales that tokens share, or a tail, not to the same bits",
+            again);
     double occupancy = most(p, "kv_occupancy"), nonfinite = most(p, "nonfinite");
     if (occupancy > OCCUPANCY_MAX)
-        add(p, "the KV cache takes %.3g %% of memory_limit at its peak; K8 asks for under %.0f %%", 100 * occupancy,
-            100 * OCCUPANCY_MAX);
+        dlab_point_add_warning(p, "the KV cache takes %.3g %% of memory_limit at its peak; K8 asks for under %.0f %%",
+                               100 * occupancy, 100 * OCCUPANCY_MAX);
     if (nonfinite > 0)
-        add(p, "NaN or infinity came up in %.0f row%s of a run (K9): the tokens that came of it mean nothing",
+        dlab_point_add_warning(
+            p, "NaN or infinity came up in %.0f row%s of a run (K9): the tokens that came of it mean nothing",
             nonfinite, nonfinite > 1 ? "s" : "");
     warn_of_delivery(p);
+    warn_of_reason(p);
     warn_of_peaks(p);
 }

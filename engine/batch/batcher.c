@@ -15,8 +15,7 @@ int64_t dlab_seq_due(const dlab_batch_state *st, const dlab_seq *s)
     return st->retains ? s->n_ids - s->n_stored : s->n_ids;
 }
 
-/* The free sequence behind `after`, or −1. */
-static int free_seq(const dlab_batch_state *st, int after)
+int dlab_batch_free_seq(const dlab_batch_state *st, int after)
 {
     for (int i = after + 1; i < st->n_seqs; i++) {
         if (!st->seqs[i].open) return i;
@@ -27,7 +26,7 @@ static int free_seq(const dlab_batch_state *st, int after)
 static int first_seq(const dlab_batch_state *st, int32_t primed)
 {
     if (primed >= 0) return st->seqs[primed].running ? -1 : primed;
-    return free_seq(st, -1);
+    return dlab_batch_free_seq(st, -1);
 }
 
 /* The ids of the prompt, behind a primed prefix where there is one. */
@@ -81,8 +80,16 @@ static int64_t length_of(const dlab_seq *s) { return s->n_ids - s->n_new + s->ma
 static bool choose_seqs(const dlab_batch_state *st, const dlab_engine_request *r, int samples, int *seqs)
 {
     seqs[0] = first_seq(st, r->primed);
-    for (int j = 1; j < samples && seqs[j - 1] >= 0; j++) seqs[j] = free_seq(st, seqs[j - 1]);
+    for (int j = 1; j < samples && seqs[j - 1] >= 0; j++) seqs[j] = dlab_batch_free_seq(st, seqs[j - 1]);
     return seqs[samples - 1] >= 0;
+}
+
+/* Looking a prompt up hashes all of it, and makes what it finds the last to be evicted: not at every step of a long wait, but
+ * when there is more room than last time, or when one more prompt was computed, whose blocks it may share. */
+static bool refused_before(const dlab_batch_state *st, const dlab_queued *q)
+{
+    return st->refused.order == q->order && st->n_live > 0 && st->refused.n_prompts == st->n_prompts &&
+           st->room(st->ctx) <= st->refused.room;
 }
 
 /* The batch, its budget and the store have room for it, as far as that is known beforehand. A prompt may be in the prefix
@@ -95,7 +102,7 @@ static bool may_start(const dlab_batch_state *st, const dlab_queued *q, int64_t 
     const int64_t primed = r->primed >= 0 ? st->seqs[r->primed].n_primed : 0;
     const int64_t lengths = samples * (primed + r->n_prompt + r->max_new);
     if (st->max_lengths > 0 && st->lengths + lengths > st->max_lengths) return false;
-    return has_room(st, st->looks_up ? 0 : r->n_prompt, running, samples);
+    return has_room(st, st->looks_up ? 0 : r->n_prompt, running, samples) && !refused_before(st, q);
 }
 
 dlab_status dlab_batch_admit(dlab_batch_state *st, int64_t running, int *seqs, int *n, dlab_error *err)
@@ -112,12 +119,18 @@ dlab_status dlab_batch_admit(dlab_batch_state *st, int64_t running, int *seqs, i
     const dlab_status status = st->open(st->ctx, mine[0], 1, err);
     if (status != DLAB_OK) {
         take_back(leader, r->n_prompt);
-        return status == DLAB_EFULL ? DLAB_OK : status;
+        if (status != DLAB_EFULL) return status;
+        if (st->looks_up) {
+            st->refused.order = q->order;
+            st->refused.room = st->room(st->ctx);
+            st->refused.n_prompts = st->n_prompts;
+        }
+        return DLAB_OK;
     }
     for (int j = 1; j < samples; j++) begin_sequence(&st->seqs[mine[j]], r, j, mine[0]);
     for (int j = 0; j < samples; j++) {
         st->admitted[st->n_admitted] = r->id + j;
-        st->admitted_cached[st->n_admitted++] = leader->n_live - live_before;
+        st->admitted_cached[st->n_admitted++] = j == 0 ? leader->n_live - live_before : r->n_prompt;
         st->lengths += length_of(&st->seqs[mine[j]]);
     }
     if (st->looks_up) {
@@ -154,7 +167,7 @@ dlab_status dlab_batch_resume(dlab_batch_state *st, const int *seqs, int n, bool
                DLAB_EFULL) {
             const int ended = ended_holder(st, seqs, n);
             if (ended < 0) return DLAB_OK; /* nor would a younger one be let past it */
-            st->release(st->ctx, ended);
+            DLAB_TRY(st->release(st->ctx, ended, err));
         }
         DLAB_TRY(status);
         running++;

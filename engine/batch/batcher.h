@@ -49,20 +49,27 @@ typedef struct {
     bool pad;                                /* batch.padding: compute */
     bool shut;                               /* the gate is closed: no queued request starts */
     bool full;                               /* something was released in this step: nobody comes (back) in it */
-    int64_t slack;                           /* tokens that a running sequence should find free when others come back */
+    int64_t slack;                           /* tokens that a running sequence should find free when others come (back):
+                                                elsewhere called a watermark */
     int64_t *admitted, *admitted_cached;     /* [batch_size] requests admitted in this step; their cached tokens */
     int n_admitted;
     int64_t pad_skipped;              /* batch.padding: skip: rows that padding would have had in this step */
     bool looks_up;                    /* kv.prefix_cache */
     int64_t asked_tokens, hit_tokens; /* since creation; dlab_kv_stats */
+    int64_t n_prompts;                /* whose last token was computed, since creation */
+    struct {
+        int64_t order;           /* dlab_queued's; −1: nobody */
+        int64_t room, n_prompts; /* as they were then */
+    } refused;                   /* looks_up: the request that was last looked up and found no room */
     /* Gives a sequence whose ids are known its place, with room for `extra` tokens more (or goes on with a primed one):
      * sets held, n_stored, n_live. DLAB_EFULL: not now. */
     dlab_status (*open)(void *ctx, int seq, int64_t extra, dlab_error *err);
     /* Takes place and sequence back, or rewinds a primed one. */
     void (*close)(void *ctx, int seq);
     int64_t (*room)(void *ctx); /* the store's */
-    /* Takes the place alone: of one whose request has ended, or to be computed again later. */
-    void (*release)(void *ctx, int seq);
+    /* Takes the place alone, to be computed again or copied back later. Of one whose request has ended, the copy too: that
+     * cannot fail, and it need not have a place. */
+    dlab_status (*release)(void *ctx, int seq, dlab_error *err);
     void *ctx;
 } dlab_batch_state;
 
@@ -99,6 +106,8 @@ const dlab_batcher_ops *dlab_batcher_find(const char *name);
 
 /* ---- what batchers share; seqs [n] are the sequences of a batch, the oldest first ---------------------------------- */
 
+/* The first sequence behind `after` that nobody has taken, or −1. */
+int dlab_batch_free_seq(const dlab_batch_state *st, int after);
 /* Ids of a sequence that the next step must compute: those not in the store, or all of them. */
 int64_t dlab_seq_due(const dlab_batch_state *st, const dlab_seq *s);
 /* Has its place and something to compute. */

@@ -1,6 +1,7 @@
 /* Where sequences that must give their place back are copied to, to come back later bit by bit (batch.preemption: swap): an
- * area of the device's scratch, made once, in pieces of one size. An image is the bytes of one sequence, in the order in which
- * its store visits them, laid end to end over a chain of pieces. On a CPU the area is the same memory as the cache: what is
+ * area of the device's scratch, made once, in pieces of one size (elsewhere: the swap space and its blocks). An image is the
+ * bytes of one sequence, in the order in which its store visits them, laid end to end over a chain of pieces (elsewhere: a
+ * sequence's swapped blocks). On a CPU the area is the same memory as the cache: what is
  * gained is the pool's room, for the price of two copies.
  * Copies are the device's: asynchronous, in order. Nothing here allocates but create. */
 #ifndef DLAB_ENGINE_KV_SWAP_H

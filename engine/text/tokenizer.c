@@ -134,6 +134,12 @@ bool dlab_tokenizer_is_control(const dlab_tokenizer *t, int32_t id)
     return t->vocab && (t->vocab->types[id] == DLAB_TOKEN_CONTROL || t->vocab->types[id] == DLAB_TOKEN_UNKNOWN);
 }
 
+bool dlab_tokenizer_is_text(const dlab_tokenizer *t, int32_t id)
+{
+    if (!t->vocab) return true;
+    return id < t->vocab->n_tokens && !dlab_tokenizer_is_control(t, id) && t->vocab->types[id] != DLAB_TOKEN_UNUSED;
+}
+
 /* ---- special tokens in the text ------------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -72,8 +72,10 @@ typedef struct {
     dlab_cmd_recorder rec;
     dlab_progress progress;
     size_t n_done;   /* runs */
-    int64_t n_sent;  /* runs whose prompts a server has seen */
+    int64_t n_runs;  /* whose prompts a server has seen … */
+    int64_t n_sent;  /* … and the conversations in them */
     char why[512];   /* requests of the point failed, "; " between reasons */
+    size_t n_why;    /* reasons */
     bool unserved;   /* in some run nothing was served */
     bool any_failed; /* a request of any run */
 } dlab_load;

@@ -5,11 +5,11 @@
 
 #include "harness/cmd/cmd_load.h"
 #include "results/metric.h"
+#include "results/warnings.h"
 
 #define CLOSE_ENOUGH 1.05 /* rates this near are one: a run's own chance is larger */
 #define RUNS_MAX     16
 #define HALVES_MAX   64 /* below the first rate divided by this nothing is sought */
-#define DELIVERY_MIN 0.99
 
 static double worst_of(const dlab_point_result *p, const char *metric, bool highest)
 {
@@ -18,16 +18,22 @@ static double worst_of(const dlab_point_result *p, const char *metric, bool high
     return highest ? s.max : s.min;
 }
 
-/* Every run of the point: nothing failed, what was intended was sent, and enough of the requests met every objective. A
- * delivery that is missing is that of too few requests to have a rate. */
+/* Every run of the point: nothing failed, what was intended was sent, and enough of the requests met every objective. */
 static bool is_kept(const dlab_load *l, const dlab_point_result *p)
 {
-    const double delivery = worst_of(p, "delivery", false);
-    return p->status == DLAB_RUN_OK && worst_of(p, "failed", true) == 0 && !(delivery < DELIVERY_MIN) &&
+    return p->status == DLAB_RUN_OK && worst_of(p, "failed", true) == 0 && !dlab_point_falls_short(p) &&
            worst_of(p, "goodput_share", false) >= l->opts->good_share;
 }
 
-static dlab_status try_rate(dlab_load *l, double rate, bool *kept, dlab_error *err)
+/* The pace of tokens is among the objectives, and a server did not tell how many there were. */
+static bool is_unknown(const dlab_point_result *p)
+{
+    return p->status == DLAB_RUN_OK && worst_of(p, "failed", true) == 0 && isnan(worst_of(p, "goodput_share", false));
+}
+
+typedef enum { KEPT, MISSED, UNKNOWN } verdict;
+
+static dlab_status try_rate(dlab_load *l, double rate, verdict *out, dlab_error *err)
 {
     dlab_point p = l->spec->points[0];
     char value[32];
@@ -49,30 +55,30 @@ static dlab_status try_rate(dlab_load *l, double rate, bool *kept, dlab_error *e
     const dlab_point_result *r = &l->rec.record.points[at];
     if (r->status != DLAB_RUN_OK && r->status != DLAB_RUN_TRUNCATED)
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "the search ends at %s: %s", r->label, r->reason);
-    *kept = is_kept(l, r);
+    *out = is_unknown(r) ? UNKNOWN : is_kept(l, r) ? KEPT : MISSED;
     return DLAB_OK;
 }
 
-/* Two digits that count, so that rates read well: 1.414 a second is 1.4. */
+/* Three digits that count, so that rates read well: 1.4142 a second is 1.41. */
 static double round_rate(double rate)
 {
-    const double unit = pow(10, floor(log10(rate)) - 1);
+    const double unit = pow(10, floor(log10(rate)) - 2);
     return round(rate / unit) * unit;
 }
 
 typedef struct {
     double low, high; /* kept, not kept; 0: none yet */
     int runs;
+    bool unknown; /* whether the objectives are kept */
 } bracket;
 
 static dlab_status next(dlab_load *l, bracket *b, double rate, dlab_error *err)
 {
-    bool kept = false;
-    DLAB_TRY(try_rate(l, rate, &kept, err));
-    if (kept)
-        b->low = rate;
-    else
-        b->high = rate;
+    verdict v = UNKNOWN;
+    DLAB_TRY(try_rate(l, rate, &v, err));
+    if (v == KEPT) b->low = rate;
+    if (v == MISSED) b->high = rate;
+    b->unknown = v == UNKNOWN;
     b->runs++;
     return DLAB_OK;
 }
@@ -81,11 +87,11 @@ static dlab_status search(dlab_load *l, bracket *b, dlab_error *err)
 {
     double rate = l->spec->points[0].workload.rate;
     const double least = rate / HALVES_MAX;
-    while ((!b->low || !b->high) && b->runs < RUNS_MAX && rate >= least && rate <= 1e6) {
+    while (!b->unknown && (!b->low || !b->high) && b->runs < RUNS_MAX && rate >= least && rate <= 1e6) {
         DLAB_TRY(next(l, b, rate, err));
         rate = b->low && b->high ? rate : b->high ? rate / 2 : rate * 2;
     }
-    while (b->low && b->high && b->high / b->low > CLOSE_ENOUGH && b->runs < RUNS_MAX) {
+    while (!b->unknown && b->low && b->high && b->high / b->low > CLOSE_ENOUGH && b->runs < RUNS_MAX) {
         rate = round_rate(sqrt(b->low * b->high));
         if (rate <= b->low || rate >= b->high) break; /* there is none between that one would write */
         DLAB_TRY(next(l, b, rate, err));
@@ -107,7 +113,13 @@ static void say(const dlab_load *l, const bracket *b, char *sentence, size_t siz
     objective_text("each later token", m->slo_tpot_ns, what, sizeof what);
     objective_text("end", m->slo_e2e_ns, what, sizeof what);
     const double share = 100 * l->opts->good_share;
-    if (!b->low)
+    if (b->unknown)
+        snprintf(
+            sentence, size,
+            "whether the objectives are kept (%s) is not known: the server does not say how many tokens its answers "
+            "have; give -m MODEL, the model served, to count them by its tokenizer",
+            what);
+    else if (!b->low)
         snprintf(sentence, size, "no rate down to %g a second keeps the objectives for %g %% of the requests (%s)",
                  b->high, share, what);
     else if (!b->high)

@@ -1,20 +1,24 @@
 /* A point of dlab load: its runs, in this process, and what there is to say about them. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/int.h"
 #include "base/text.h"
 #include "harness/cmd/cmd_load.h"
 #include "harness/probes/calibration.h"
+#include "results/point.h"
 #include "results/warnings.h"
+
+#define REASONS_MAX 3 /* why requests of a point failed */
 
 /* ---- what there is to say ------------------------------------------------------------------------------------------------ */
 
 /* Sums over the requests of a point's runs. */
 typedef struct {
-    int64_t requests, served, failed, shorter, uncounted, prompt, cached;
+    int64_t requests, served, failed, shorter, longer, uncounted, prompt, cached;
+    int64_t again; /* conversations that went to the server in a run before */
 } tally;
 
 static void count(tally *t, const dlab_run *r, bool exact)
@@ -26,23 +30,12 @@ static void count(tally *t, const dlab_run *r, bool exact)
         if (q->failure != DLAB_FAILURE_NONE || !isfinite(q->t_done)) continue;
         t->served++;
         t->uncounted += q->new_tokens < 0;
+        t->longer += q->asked_tokens >= 0 && q->new_tokens > q->asked_tokens;
         t->shorter += exact && q->new_tokens >= 0 && q->new_tokens < q->asked_tokens;
         if (q->cached_tokens < 0) continue;
         t->prompt += q->prompt_tokens;
         t->cached += q->cached_tokens;
     }
-}
-
-static void warn(dlab_point_result *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void warn(dlab_point_result *p, const char *fmt, ...)
-{
-    char text[sizeof p->warnings], all[2 * sizeof p->warnings + 4];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    snprintf(all, sizeof all, "%s%s%s", p->warnings, p->warnings[0] ? "; " : "", text);
-    dlab_text_copy(p->warnings, sizeof p->warnings, all);
 }
 
 /* Prompts that are the same on purpose. */
@@ -52,39 +45,54 @@ static bool shares_prompts(const dlab_load *l, const dlab_workload *w)
            strcmp(w->kind, "trace") == 0;
 }
 
-static void warn_of(const dlab_load *l, const dlab_point *point, const tally *t, dlab_point_result *p)
+static void warn_of_server(const dlab_load *l, const dlab_workload *w, const tally *t, dlab_point_result *p)
 {
-    p->warnings[0] = 0;
-    dlab_point_warn(p);
-    if (t->failed > 0)
-        warn(p, "%" PRId64 " of %" PRId64 " requests failed%s%s", t->failed, t->requests, *l->why ? ": " : "", l->why);
-    if (!l->target.ops->remote) return;
     if (t->uncounted > 0)
-        warn(p,
-             "%" PRId64
-             " answers came without usage: their tokens are not counted; give -m MODEL, the model served, to "
-             "count them by its tokenizer",
-             t->uncounted);
+        dlab_point_add_warning(p,
+                               "%" PRId64
+                               " answers came without usage: their tokens are not counted; give -m MODEL, the model "
+                               "served, to count them by its tokenizer",
+                               t->uncounted);
     if (t->shorter > 0)
-        warn(p,
-             "%" PRId64
-             " answers are shorter than asked: this server does not know ignore_eos, or the context was full",
-             t->shorter);
-    if (t->cached > 0 && !shares_prompts(l, &point->workload))
-        warn(p, "the server found %.3g %% of the prompts' tokens in its cache: another --seed makes them new to it",
-             100.0 * (double)t->cached / (double)(t->prompt > 0 ? t->prompt : 1));
+        dlab_point_add_warning(
+            p,
+            "%" PRId64 " answers are shorter than asked: this server does not know ignore_eos, or the context was full",
+            t->shorter);
+    if (t->longer > 0)
+        dlab_point_add_warning(
+            p, "%" PRId64 " answers are longer than asked, says the server's usage: rates of tokens may be wrong",
+            t->longer);
+    if (t->again > 0)
+        dlab_point_add_warning(
+            p, "%" PRId64 " of the prompts went to the server before: %s has no more, and a cache may know them",
+            t->again, w->prompts_file);
+    else if (t->cached > 0 && !shares_prompts(l, w))
+        dlab_point_add_warning(p, "the server found %.3g %% of the prompts' tokens in its cache%s",
+                               100.0 * (double)t->cached / (double)(t->prompt > 0 ? t->prompt : 1),
+                               *w->prompts_file ? "" : ": another --seed makes them new to it");
 }
 
-/* A reason why a request failed, from the target: at once to the person, later into the record. */
+/* After what the runs say. What failed is last: its reasons are a server's, and are cut where the room ends. */
+static void warn_of(const dlab_load *l, const dlab_workload *w, const tally *t, dlab_point_result *p)
+{
+    if (l->target.ops->remote) warn_of_server(l, w, t, p);
+    if (t->failed > 0)
+        dlab_point_add_warning(p, "%" PRId64 " of %" PRId64 " requests failed%s%s", t->failed, t->requests,
+                               *l->why ? ": " : "", l->why);
+}
+
+/* A reason why a request failed, from the target: at once to the person, later into the record. The first few of a point
+ * alone: a server may give each request another. */
 static void tell_why(void *ctx, const char *why)
 {
     dlab_load *l = ctx;
     char line[DLAB_ERROR_MSG + 32];
+    const size_t used = strlen(l->why);
+    if (strstr(l->why, why) || l->n_why == REASONS_MAX) return;
+    l->n_why++;
+    snprintf(l->why + used, sizeof l->why - used, "%s%s", used ? "; " : "", why);
     snprintf(line, sizeof line, "a request failed: %s", why);
     dlab_progress_note(&l->progress, line);
-    const size_t used = strlen(l->why);
-    if (strstr(l->why, why)) return;
-    snprintf(l->why + used, sizeof l->why - used, "%s%s", used ? "; " : "", why);
 }
 
 static void tell_phase(void *ctx, const char *phase)
@@ -98,43 +106,45 @@ static void say_line(void *ctx, const char *line) { dlab_progress_note(ctx, line
 /* ---- runs ----------------------------------------------------------------------------------------------------------------- */
 
 /* A server keeps its cache from run to run, and nobody can empty it from outside. So each run has prompts of its own, but
- * the same lengths and arrivals. */
-static dlab_workload workload_of(dlab_load *l, const dlab_point *p)
+ * the same lengths and arrivals; those of a file go on where the run before ended. */
+static dlab_status open_session(dlab_load *l, const dlab_point *p, dlab_session **out, dlab_error *err)
 {
-    const int64_t distance = 1000003, seeds = INT64_C(1) << 53;
-    dlab_workload w = p->workload;
-    if (!l->target.ops->remote || l->spec->measure.keep_cache) return w;
-    if (!w.seed_lengths) w.seed_lengths = w.seed;
-    if (!w.seed_arrivals) w.seed_arrivals = w.seed;
-    w.seed = (w.seed + distance * l->n_sent++) % seeds;
-    return w;
-}
-
-static dlab_status open_session(dlab_load *l, const dlab_point *p, const dlab_workload *w, dlab_session **out,
-                                dlab_error *err)
-{
+    const bool others = l->target.ops->remote && !l->spec->measure.keep_cache;
     l->target.remote.tell = tell_why;
     l->target.remote.tell_ctx = l;
     const dlab_session_opts opts = {.target = l->target.ops,
                                     .model = l->target.model,
                                     .model_name = p->model,
                                     .plan = &p->plan,
-                                    .workload = w,
+                                    .workload = &p->workload,
                                     .measure = &l->spec->measure,
                                     .phase = tell_phase,
                                     .phase_ctx = l,
                                     .remote = l->target.ops->remote ? &l->target.remote : NULL,
                                     .null_step_ns = l->target.null_step_ns,
                                     .null_service_ns = l->target.null_service_ns,
+                                    .n_before = others ? l->n_runs : 0,
+                                    .sent_before = others ? l->n_sent : 0,
                                     .interrupted = l->interrupted};
     return dlab_session_create(&opts, out, err);
+}
+
+/* Which of the prompts were new to the server. */
+static void count_sent(dlab_load *l, const dlab_session *s, const dlab_run *r, tally *t)
+{
+    int64_t sent = 0;
+    for (size_t i = 0; i < r->n_requests; i++) sent += r->requests[i].conversation == r->requests[i].id;
+    sent /= dlab_max_i64(dlab_session_requests(s)->samples, 1);
+    t->again += dlab_max_i64(sent - dlab_session_requests(s)->n_fresh, 0);
+    l->n_runs++;
+    l->n_sent += sent;
 }
 
 /* One run into the record. What was measured before an interruption stays, as a run that was cut short. */
 static dlab_status run_once(dlab_load *l, dlab_session *s, size_t at, int64_t repeat, int64_t warmup, bool exact,
                             const char *key, tally *t, dlab_error *err)
 {
-    dlab_point_result *p = &l->rec.record.points[at];
+    const dlab_point_result *p = &l->rec.record.points[at];
     dlab_run run;
     tally own = {0};
     dlab_run_init(&run);
@@ -147,21 +157,19 @@ static dlab_status run_once(dlab_load *l, dlab_session *s, size_t at, int64_t re
     }
     count(&own, &run, exact);
     count(t, &run, exact);
+    count_sent(l, s, &run, t);
     const double took = run.t_end * 1e-9;
+    const dlab_run_status status = run.status;
+    char reason[sizeof run.reason];
+    memcpy(reason, run.reason, sizeof reason);
     if (st == DLAB_OK && own.served == 0 && own.requests > 0) l->unserved = true;
     if (own.failed > 0) l->any_failed = true;
-    p->status = run.status;
-    dlab_text_copy(p->reason, sizeof p->reason, run.reason);
     if (st != DLAB_EINTERRUPTED || own.served > 0) {
         kept = dlab_load_target_settings(&l->target, &run.effective, st == DLAB_OK ? err : NULL);
         if (kept == DLAB_OK) kept = dlab_cmd_recorder_add(&l->rec, at, &run, key, st == DLAB_OK ? err : NULL);
-    } else {
-        p->status = DLAB_RUN_PENDING;
-        p->reason[0] = 0;
     }
     dlab_run_free(&run);
-    dlab_progress_ended(&l->progress, dlab_run_status_text(p->status), p->reason, isfinite(took) ? took : 0,
-                        ++l->n_done, -1);
+    dlab_progress_ended(&l->progress, dlab_run_status_text(status), reason, isfinite(took) ? took : 0, ++l->n_done, -1);
     return st != DLAB_OK ? st : kept;
 }
 
@@ -197,18 +205,17 @@ static dlab_status run_all(dlab_load *l, const dlab_point *p, size_t at, tally *
     dlab_session *s = NULL;
     dlab_status st = DLAB_OK;
     for (int64_t i = 0; i < m->repeats; i++) {
-        dlab_workload w = workload_of(l, p);
-        if (!s) DLAB_TRY_DONE(st, open_session(l, p, &w, &s, err));
+        if (!s) DLAB_TRY_DONE(st, open_session(l, p, &s, err));
         if (i == 0) {
             dlab_plan plan = p->plan;
             DLAB_TRY_DONE(st, effective_plan(s, &plan, err));
             if (strcmp(l->target.ops->name, "engine") == 0)
                 dlab_calibration_ensure(&plan, l->interrupted, say_line, &l->progress);
-            DLAB_TRY_DONE(st, find_key(l, &plan, &w, key, err));
+            DLAB_TRY_DONE(st, find_key(l, &plan, &p->workload, key, err));
         }
         /* a search warms a server up once */
         const bool warm = l->target.ops->remote && (i > 0 || (l->opts->find && at > 0));
-        DLAB_TRY_DONE(st, run_once(l, s, at, i, warm ? 0 : m->warmup, w.ignore_eos, key, t, err));
+        DLAB_TRY_DONE(st, run_once(l, s, at, i, warm ? 0 : m->warmup, p->workload.ignore_eos, key, t, err));
         if (!l->target.ops->remote) continue;
         dlab_session_destroy(s);
         s = NULL;
@@ -246,18 +253,16 @@ dlab_status dlab_load_measure(dlab_load *l, const dlab_point *p, size_t at, dlab
     tally t = {0};
     dlab_error own = {0};
     l->why[0] = 0;
+    l->n_why = 0;
     dlab_status st = run_all(l, p, at, &t, &own);
     dlab_point_result *out = &l->rec.record.points[at];
+    DLAB_TRY(dlab_point_summarize(out, err));
     if (st != DLAB_OK && !ends_the_command(st)) {
         out->status = dlab_session_status(st);
         dlab_text_copy(out->reason, sizeof out->reason, own.msg);
         dlab_progress_note(&l->progress, own.msg);
     }
-    warn_of(l, p, &t, out);
-    if (out->n_runs > 0) {
-        dlab_settings_free(&out->effective);
-        DLAB_TRY(dlab_settings_copy(&out->runs[0]->effective, &out->effective, err));
-    }
+    warn_of(l, &p->workload, &t, out);
     DLAB_TRY(dlab_cmd_recorder_write(&l->rec, err));
     return ends_the_command(st) ? dlab_error_set(err, st, own.file, own.line, "%s", own.msg) : DLAB_OK;
 }

@@ -31,7 +31,10 @@ static dlab_status find_kind(const dlab_load_opts *o, dlab_load_target *out, dla
     const bool url = dlab_server_is_url(text);
     if (!null && !url && strcmp(text, "engine") != 0) return bad_target(text, err);
     out->ops = dlab_target_find(url ? "openai" : null ? "null" : "engine");
-    snprintf(out->name, sizeof out->name, "%s", text);
+    if (url)
+        dlab_server_shown(text, out->name, sizeof out->name);
+    else
+        snprintf(out->name, sizeof out->name, "%s", text);
     return null ? read_null(text, out, err) : DLAB_OK;
 }
 

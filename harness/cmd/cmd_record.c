@@ -112,14 +112,14 @@ dlab_status dlab_cmd_recorder_add(dlab_cmd_recorder *r, size_t point, dlab_run *
     dlab_run_init(from); /* what it owned is run's now */
     memcpy(run->key, key, sizeof run->key);
     run->point = (int32_t)point;
-    dlab_status st = r->path ? dlab_record_write_part(r->path, &r->record.meta, run, err) : DLAB_OK;
-    if (st == DLAB_OK) st = dlab_resume_add(&r->record.points[point], run, err);
+    const dlab_status st = r->path ? dlab_record_write_part(r->path, &r->record.meta, run, err) : DLAB_OK;
     if (st != DLAB_OK) {
         dlab_run_free(run);
         free(run);
         return st;
     }
-    dlab_run_drop_events(run);
+    DLAB_TRY(dlab_resume_add(&r->record.points[point], run, err));
+    if (r->path) dlab_run_drop_events(run);
     return DLAB_OK;
 }
 

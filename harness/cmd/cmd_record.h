@@ -28,7 +28,7 @@ dlab_status dlab_cmd_record_check_out(const char *flag, const char *path, bool m
 
 typedef struct {
     dlab_record record;
-    const char *path; /* borrowed; NULL: none is written, the runs are kept without their events */
+    const char *path; /* borrowed; NULL: none is written, the runs keep their events */
     int lock_fd;
     dlab_config_site site;
 } dlab_cmd_recorder;
@@ -46,7 +46,7 @@ dlab_status dlab_cmd_recorder_add(dlab_cmd_recorder *r, size_t point, dlab_run *
                                   dlab_error *err);
 /* A point has changed. */
 dlab_status dlab_cmd_recorder_write(const dlab_cmd_recorder *r, dlab_error *err);
-/* All runs are in. Without it the record stays as it was written last, incomplete but readable. */
+/* All runs are in, and have their events again. Without it the record stays as it was written last, incomplete but readable. */
 dlab_status dlab_cmd_recorder_finish(dlab_cmd_recorder *r, dlab_error *err);
 void dlab_cmd_recorder_free(dlab_cmd_recorder *r);
 

@@ -72,9 +72,10 @@ static const struct argp_option options[] = {
     {"extra-body", KEY_EXTRA, "JSON", 0, "members of an object to add to each request", 0},
     {"timeout", KEY_TIMEOUT, "TIME", 0, "of a whole request; 0: none (default)", 0},
     {"connect-timeout", KEY_CONNECT, "TIME", 0, "until a connection is there (default 10s)", 0},
-    {"idle-timeout", KEY_IDLE, "TIME", 0, "longest silence within an answer (default 60s)", 0},
+    {"idle-timeout", KEY_IDLE, "TIME", 0, "longest silence, before the first byte too; 0: no end (default 10m)", 0},
     {"repeats", KEY_REPEATS, "N", 0, "measured runs of each point (default 1)", 0},
-    {"warmup", KEY_WARMUP, "N", 0, "runs of the measured shape before (default 1); a search warms a server up once", 0},
+    {"warmup", KEY_WARMUP, "N", 0,
+     "runs before, of as many requests as go at once (default 1); a search warms a server up once", 0},
     {"record", KEY_RECORD, "FILE.h5", 0, "keep every run in a record, as `dlab run` does", 0},
     {"force", KEY_FORCE, NULL, 0, "replace a record that exists", 0},
     {"format", 'o', "FORMAT", 0, "of the table: md (default), csv or json", 0},
@@ -229,6 +230,36 @@ static const dlab_cmd_cli cli = {
     .set = set,
 };
 
+/* A list has all kinds. */
+static bool is_kind(const dlab_load_opts *o, const char *kind)
+{
+    const char *given = dlab_load_given(o, "workload.kind");
+    return strcmp(given ? given : "closed", kind) == 0 || (given && *given == '[');
+}
+
+/* What is given must say something: nothing of another kind of load is dropped in silence. */
+static dlab_status check_kind(const dlab_load_opts *o, dlab_error *err)
+{
+    static const struct {
+        const char *key, *kind, *flag, *of;
+    } only[] = {
+        {"workload.trace", "trace", "--trace", "a trace says itself when its requests come"},
+        {"workload.concurrency", "closed", "--concurrency", "it is of a closed loop"},
+        {"workload.rate", "open", "--rate", "it is of an open loop"},
+        {"workload.burstiness", "open", "--burstiness", "it is of an open loop, which --rate makes"},
+        {"workload.arrivals", "open", "workload.arrivals", "it is of an open loop, which --rate makes"},
+        {"workload.rate_end", "open", "--ramp", "it is of an open loop, which --rate makes"},
+    };
+    for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
+        if (!dlab_load_given(o, only[i].key) || is_kind(o, only[i].kind)) continue;
+        if (o->find && !dlab_load_given(o, "workload.kind") && strcmp(only[i].kind, "open") == 0) continue;
+        const char *kind = dlab_load_given(o, "workload.kind");
+        return DLAB_FAIL(err, DLAB_EUSAGE, "%s: %s; this load is of kind %s", only[i].flag, only[i].of,
+                         kind ? kind : "closed");
+    }
+    return DLAB_OK;
+}
+
 static dlab_status check(dlab_load_opts *o, dlab_error *err)
 {
     const char *rate = dlab_load_given(o, "workload.rate"), *concurrency = dlab_load_given(o, "workload.concurrency");
@@ -236,11 +267,13 @@ static dlab_status check(dlab_load_opts *o, dlab_error *err)
     if (rate && concurrency)
         return DLAB_FAIL(err, DLAB_EUSAGE,
                          "--rate and --concurrency: an open loop does not wait for answers, a closed one has no rate");
+    DLAB_TRY(check_kind(o, err));
     if (o->record) DLAB_TRY(dlab_cmd_record_check_out("--record", o->record, o->force, "", err));
     if (!o->find) return DLAB_OK;
-    if (concurrency || dlab_load_given(o, "workload.rate_end") || dlab_load_given(o, "workload.trace"))
-        return DLAB_FAIL(err, DLAB_EUSAGE,
-                         "--find-rate varies the rate of an open loop: no --concurrency, --ramp or --trace");
+    if ((dlab_load_given(o, "workload.kind") && !is_kind(o, "open")) || dlab_load_given(o, "workload.rate_end"))
+        return DLAB_FAIL(
+            err, DLAB_EUSAGE,
+            "--find-rate varies the rate of an open loop: no --concurrency, --ramp, --trace or --rate inf");
     if (!rate) DLAB_TRY(dlab_load_rates(o, "1", err));
     return DLAB_OK;
 }
@@ -323,13 +356,14 @@ static dlab_status measure_and_print(dlab_load *l, int *exit_code, dlab_error *e
     if (st != DLAB_OK && st != DLAB_EINTERRUPTED) return st;
     FILE *words = l->opts->format == formats[0] ? stdout : stderr; /* csv and json are a document alone */
     dlab_error own = {0};
-    dlab_status printed = l->rec.record.n_points > 0 ? print_table(l, &own) : DLAB_OK;
+    dlab_status kept = dlab_cmd_recorder_finish(&l->rec, &own); /* first: the table's notes are made of the events */
+    dlab_status printed = l->rec.record.n_points > 0 ? print_table(l, kept == DLAB_OK ? &own : NULL) : DLAB_OK;
     if (printed == DLAB_OK && *sentence) fprintf(words, "%s%s\n", words == stdout ? "\n" : "", sentence);
-    if (printed == DLAB_OK) printed = dlab_cmd_recorder_finish(&l->rec, &own);
-    if (printed == DLAB_OK && l->opts->record)
+    if (kept == DLAB_OK && printed == DLAB_OK && l->opts->record)
         fprintf(words, "%srecord: %s\n", words == stdout ? "\n" : "", l->opts->record);
     *exit_code = exit_code_of(l, found);
-    if (printed != DLAB_OK) return dlab_error_set(err, printed, own.file, own.line, "%s", own.msg);
+    if (kept == DLAB_OK) kept = printed;
+    if (kept != DLAB_OK) return dlab_error_set(err, kept, own.file, own.line, "%s", own.msg);
     return st == DLAB_OK ? DLAB_OK
                          : DLAB_FAIL(err, st, "interrupted; what is done is above%s%s",
                                      l->opts->record ? " and in " : "", l->opts->record ? l->opts->record : "");
@@ -359,16 +393,19 @@ done:
     return st;
 }
 
-/* The command for the record, without the key. NULL when memory is out. */
+/* The command for the record, without the key, and without a password in the target. NULL when memory is out. */
 static char *command_line(int argc, char **argv)
 {
-    char flag[] = "--api-key", hidden[] = "--api-key=...", dots[] = "...";
+    char flag[] = "--api-key", hidden[] = "--api-key=...", dots[] = "...", url[DLAB_SERVER_URL_MAX];
     const size_t n = sizeof flag - 1;
     char **shown = calloc((size_t)argc + 1, sizeof *shown), *line = NULL;
     for (int i = 0; shown && i < argc; i++) {
         shown[i] = argv[i];
         if (strncmp(argv[i], flag, n) == 0 && argv[i][n] == '=') shown[i] = hidden;
         if (i > 0 && strcmp(argv[i - 1], flag) == 0) shown[i] = dots;
+        if (shown[i] != argv[i] || !strchr(argv[i], '@') || !dlab_server_is_url(argv[i])) continue;
+        dlab_server_shown(argv[i], url, sizeof url); /* there is one target */
+        shown[i] = url;
     }
     if (shown) line = dlab_cmd_line(argc, shown);
     free(shown);
@@ -383,7 +420,7 @@ static dlab_status run(const dlab_cmd_ctx *ctx, int argc, char **argv, int *exit
                         .prompt_as = prompt_forms[0],
                         .format = formats[0],
                         .connect_timeout_ns = 10 * second,
-                        .idle_timeout_ns = 60 * second,
+                        .idle_timeout_ns = 600 * second,
                         .good_share = 0.99};
     bool helped = false;
     char *command = command_line(argc, argv); /* before argp sorts the words */

@@ -33,6 +33,7 @@ enum {
 
 #define DEFAULT_CONTEXT 2048
 #define MAX_KEY         4096
+#define GRACE_NAPS      40 /* for clients to be told that the server ends */
 
 typedef struct {
     const char *model, *host, *name, *key_file;
@@ -184,8 +185,11 @@ static dlab_status bound_pool(serve_opts *o, const dlab_model *m, const dlab_eng
     const int64_t left = dlab_probe_memory_available_bytes();
     if (strcmp(o->plan.kv_pool, "auto") != 0 || strcmp(o->plan.kv_store, "paged") != 0 || left < 0) return DLAB_OK;
     DLAB_TRY(dlab_engine_estimate(&o->plan, m, needs, bytes, err));
-    if ((int64_t)bytes[DLAB_POOL_KV] > left / 2)
-        snprintf(o->plan.kv_pool, sizeof o->plan.kv_pool, "%lld", (long long)(left / 2));
+    const bool swaps = strcmp(o->plan.batch_preemption, "swap") == 0;
+    int64_t most =
+        left / 2; /* of the pool and, with batch.preemption: swap, the area beside it, which is as large unless said */
+    if (swaps) most = o->plan.kv_swap_bytes > 0 ? dlab_max_i64(most - o->plan.kv_swap_bytes, 1) : most / 2;
+    if ((int64_t)bytes[DLAB_POOL_KV] > most) snprintf(o->plan.kv_pool, sizeof o->plan.kv_pool, "%lld", (long long)most);
     return DLAB_OK;
 }
 
@@ -221,15 +225,25 @@ static dlab_status create_engine(serve_opts *o, server *s, dlab_error *err)
     if (o->plan.batch_interval_ms > 0)
         return DLAB_FAIL(err, DLAB_EUSAGE,
                          "batch.interval_ms is for measurements: a server starts requests at any step");
+    if (strcmp(o->plan.batch_release, "at_end") == 0)
+        return DLAB_FAIL(err, DLAB_EUSAGE,
+                         "batch.release: at_end is for measurements: a server hands over each token when it is made");
     const int64_t own = dlab_model_get_info(s->model)->context;
     if (o->context > own)
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "-c %lld: the model's context holds %lld tokens", (long long)o->context,
                          (long long)own);
-    if (o->context == 0) o->context = dlab_min_i64(own, DEFAULT_CONTEXT);
+    const int64_t asked = o->context > 0 ? o->context : dlab_min_i64(own, DEFAULT_CONTEXT);
     const dlab_engine_needs needs = {
-        .max_seqs = o->plan.batch_size, .max_tokens = o->context, .max_prompt = o->context, .own_sampling = true};
+        .max_seqs = o->plan.batch_size, .max_tokens = asked, .max_prompt = asked, .own_sampling = true};
     DLAB_TRY(bound_pool(o, s->model, &needs, err));
-    return dlab_engine_create(&o->plan, s->model, &needs, &s->engine, err);
+    DLAB_TRY(dlab_engine_create(&o->plan, s->model, &needs, &s->engine, err));
+    s->api.context = dlab_min_i64(asked, dlab_engine_longest(s->engine));
+    if (s->api.context >= o->context) return DLAB_OK;
+    return DLAB_FAIL(
+        err, DLAB_EIMPOSSIBLE,
+        "-c %lld: the cache (kv.pool) or the budget of lengths (batch.token_budget) holds %lld tokens of one "
+        "request",
+        (long long)o->context, (long long)s->api.context);
 }
 
 static dlab_status create_chat(server *s, dlab_error *err)
@@ -244,28 +258,37 @@ static dlab_status create_chat(server *s, dlab_error *err)
     return DLAB_OK;
 }
 
+static dlab_status fill_api(const serve_opts *o, server *s, dlab_error *err)
+{
+    const dlab_plan *p = dlab_engine_plan(s->engine);
+    int64_t longest = 0;
+    DLAB_TRY(dlab_api_longest_token(s->tok, &longest, err));
+    set_name(o, s);
+    s->api.model = s->name;
+    s->api.tok = s->tok;
+    s->api.chat = s->chat;
+    s->api.max_tokens = o->max_tokens;
+    s->api.max_text = s->api.context * longest;
+    s->api.queue = o->queue;
+    s->api.batch_size = p->batch_size;
+    s->api.by_priority = strcmp(p->batch_policy, "priority") == 0;
+    s->api.temperature = (float)p->temperature;
+    s->api.top_p = (float)p->top_p;
+    s->api.top_k = (int32_t)p->top_k;
+    s->api.seed = (uint64_t)p->sample_seed;
+    s->api.created = time(NULL);
+    return DLAB_OK;
+}
+
 static dlab_status start(serve_opts *o, server *s, dlab_error *err)
 {
-    const dlab_plan *p = NULL;
     DLAB_TRY(read_key(o, s->key, err));
     DLAB_TRY(raise_descriptors(o->max_connections, err));
     DLAB_TRY(dlab_cmd_model_open(o->model, &s->model, err));
     DLAB_TRY(dlab_tokenizer_create(s->model, &s->tok, err));
     DLAB_TRY(create_chat(s, err));
     DLAB_TRY(create_engine(o, s, err));
-    set_name(o, s);
-    p = dlab_engine_plan(s->engine);
-    s->api.model = s->name;
-    s->api.tok = s->tok;
-    s->api.chat = s->chat;
-    s->api.context = o->context;
-    s->api.max_tokens = o->max_tokens;
-    s->api.batch_size = p->batch_size;
-    s->api.temperature = (float)p->temperature;
-    s->api.top_p = (float)p->top_p;
-    s->api.top_k = (int32_t)p->top_k;
-    s->api.seed = (uint64_t)p->sample_seed;
-    s->api.created = time(NULL);
+    DLAB_TRY(fill_api(o, s, err));
     const dlab_host_opts host = {.engine = s->engine,
                                  .tok = s->tok,
                                  .clock = dlab_clock_real(),
@@ -283,11 +306,6 @@ static dlab_status start(serve_opts *o, server *s, dlab_error *err)
     return dlab_http_start(&http, &s->api, s->host, &s->http, err);
 }
 
-static bool is_loopback(const char *host)
-{
-    return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0;
-}
-
 static void say_what_is_served(const serve_opts *o, const server *s)
 {
     const dlab_plan *p = dlab_engine_plan(s->engine);
@@ -299,17 +317,22 @@ static void say_what_is_served(const serve_opts *o, const server *s)
     fprintf(
         stderr,
         "serving %s: context %lld, batch of %lld (%s), KV cache %s %s of %s, %s%s%s, %lld threads, temperature %g\n",
-        s->name, (long long)o->context, (long long)p->batch_size, p->batch_mode, p->kv_store,
+        s->name, (long long)s->api.context, (long long)p->batch_size, p->batch_mode, p->kv_store,
         strcmp(p->kv_k, p->kv_v) == 0 ? p->kv_k : "mixed", pool, p->kv_prefix_cache ? "prefix cache, " : "",
         s->chat ? "chat form " : "no chat", s->chat ? dlab_chat_template_form(s->chat) : "", (long long)p->threads,
         p->temperature);
     if (!s->chat) fprintf(stderr, "no chat: %s\n", s->api.chat_refusal);
-    if (!is_loopback(o->host) && !*s->key)
+    if (!dlab_http_is_loopback(s->http) && !*s->key)
         fprintf(stderr, "warning: %s can be reached by others, and no key is asked for (--api-key-file)\n", o->host);
     fprintf(stderr, "listening on http://%s%s%s:%d\n", v6 ? "[" : "", o->host, v6 ? "]" : "", dlab_http_port(s->http));
 }
 
-static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); }
+/* Until the next look at peers and deadlines. */
+static void nap(const server *s)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    dlab_host_watch(s->host);
+}
 
 /* Those that are being answered may finish; a second signal, of either kind, ends the program as if we were not here. */
 static void drain(const serve_opts *o, const server *s)
@@ -320,7 +343,7 @@ static void drain(const serve_opts *o, const server *s)
     dlab_host_drain(s->host);
     const int64_t live = dlab_host_live(s->host);
     if (live > 0) fprintf(stderr, "draining: %lld requests are being answered\n", (long long)live);
-    while (dlab_host_live(s->host) > 0 && dlab_clock_now_ns(dlab_clock_real()) < end) nap();
+    while (dlab_host_live(s->host) > 0 && dlab_clock_now_ns(dlab_clock_real()) < end) nap(s);
     const int64_t left = dlab_host_live(s->host);
     if (left > 0) fprintf(stderr, "%lld requests were not finished in time\n", (long long)left);
 }
@@ -331,12 +354,12 @@ static dlab_status serve(const dlab_cmd_ctx *ctx, serve_opts *o, dlab_error *err
     dlab_status st = start(o, &s, err);
     if (st == DLAB_OK) {
         say_what_is_served(o, &s);
-        while (!*ctx->interrupted && dlab_host_status(s.host, NULL) == DLAB_OK) nap();
+        while (!*ctx->interrupted && dlab_host_status(s.host, NULL) == DLAB_OK) nap(&s);
         drain(o, &s);
         st = dlab_host_status(s.host, err);
     }
-    if (s.host) dlab_host_abort_all(s.host);
-    for (int i = 0; i < 100 && s.http && dlab_host_live(s.host) > 0; i++) nap(); /* their clients read why */
+    dlab_host_stop(s.host); /* behind the step in progress; nobody is suspended any more */
+    for (int i = 0; i < GRACE_NAPS && s.http && dlab_host_live(s.host) > 0; i++) nap(&s); /* their clients read why */
     dlab_http_stop(s.http);
     dlab_host_destroy(s.host);
     dlab_engine_destroy(s.engine);

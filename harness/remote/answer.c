@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+#include "base/int.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -26,32 +28,18 @@ void dlab_answer_free(dlab_answer *a)
     *a = (dlab_answer){0};
 }
 
-/* Room for one more of `size` bytes each. */
-static dlab_status grow(void **list, size_t need, size_t *cap, size_t size, size_t max, const char *what,
-                        dlab_error *err)
-{
-    if (need <= *cap) return DLAB_OK;
-    if (need > max) return DLAB_FAIL(err, DLAB_EFORMAT, "an answer has more than %zu %s", max, what);
-    size_t more = *cap ? *cap : 64;
-    while (more < need) more *= 2;
-    void *p = realloc(*list, more * size);
-    if (!p) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu %s of an answer", more, what);
-    *list = p;
-    *cap = more;
-    return DLAB_OK;
-}
-
 /* ---- events ----------------------------------------------------------------------------------------------------------- */
 
 static dlab_status add_chunk(dlab_answer *a, const char *text, size_t n, int64_t t_ns, dlab_error *err)
 {
-    void *bytes = a->text, *chunks = a->chunks;
-    dlab_status st = grow(&bytes, a->n_text + n + 1, &a->cap_text, 1, DLAB_ANSWER_TEXT_MAX, "bytes of text", err);
-    a->text = bytes;
-    if (st == DLAB_OK)
-        st = grow(&chunks, a->n_chunks + 1, &a->cap_chunks, sizeof *a->chunks, DLAB_ANSWER_CHUNKS_MAX, "chunks", err);
-    a->chunks = chunks;
-    if (st != DLAB_OK) return st;
+    if (a->n_text + n > DLAB_ANSWER_TEXT_MAX || a->n_chunks == DLAB_ANSWER_CHUNKS_MAX)
+        return DLAB_FAIL(err, DLAB_EFORMAT, "an answer has more than %zu bytes of text or %zu chunks",
+                         DLAB_ANSWER_TEXT_MAX, DLAB_ANSWER_CHUNKS_MAX);
+    void *bytes = dlab_grow(a->text, a->n_text + n + 1, &a->cap_text, 1);
+    if (bytes) a->text = bytes;
+    void *chunks = dlab_grow(a->chunks, a->n_chunks + 1, &a->cap_chunks, sizeof *a->chunks);
+    if (chunks) a->chunks = chunks;
+    if (!bytes || !chunks) return DLAB_FAIL(err, DLAB_EOOM, "no memory for an answer of %zu chunks", a->n_chunks + 1);
     if (n > 0) memcpy(a->text + a->n_text, text, n);
     a->n_text += n;
     a->text[a->n_text] = 0;
@@ -71,13 +59,27 @@ static void find_text(const json_t *choice, const char **text, size_t *n)
     *text = json_string_value(value);
 }
 
+/* Why an answer ended. Any other word, such as "abort" or "error", says that it was not served. */
+static dlab_status read_finish(const char *reason, dlab_finish *out, dlab_error *err)
+{
+    static const char *const own_end[] = {"stop",       "eos",           "eos_token",     "stop_sequence",
+                                          "tool_calls", "function_call", "content_filter"};
+    *out = strcmp(reason, "length") == 0 ? DLAB_FINISH_LENGTH : DLAB_FINISH_NONE;
+    for (size_t i = 0; i < sizeof own_end / sizeof *own_end; i++)
+        if (strcmp(reason, own_end[i]) == 0) *out = DLAB_FINISH_EOS;
+    if (*out != DLAB_FINISH_NONE) return DLAB_OK;
+    char word[40];
+    dlab_text_copy(word, sizeof word, reason);
+    return DLAB_FAIL(err, DLAB_EFORMAT, "the server broke off: finish_reason \"%s\"", word);
+}
+
 static dlab_status add_choice(dlab_answer *a, const json_t *choice, int64_t t_ns, dlab_error *err)
 {
     const char *text = NULL, *reason = json_string_value(json_object_get(choice, "finish_reason"));
     size_t n = 0;
     find_text(choice, &text, &n);
-    if (reason) a->finish = strcmp(reason, "length") == 0 ? DLAB_FINISH_LENGTH : DLAB_FINISH_EOS;
-    if (n > 0 || reason) return add_chunk(a, text, n, t_ns, err);
+    if (reason && *reason) DLAB_TRY(read_finish(reason, &a->finish, err));
+    if (n > 0 || (reason && *reason)) return add_chunk(a, text, n, t_ns, err);
     return DLAB_OK;
 }
 
@@ -140,11 +142,11 @@ dlab_status dlab_answer_event(dlab_answer *a, const char *data, size_t n, int64_
 
 static dlab_status add_token(dlab_answer_tokens *l, int64_t t_ns, int64_t index, dlab_error *err)
 {
-    void *items = l->items;
-    dlab_status st = grow(&items, l->n + 1, &l->cap, sizeof *l->items, (size_t)TOKENS_MAX * 2, "tokens", err);
+    void *items = dlab_grow(l->items, l->n + 1, &l->cap, sizeof *l->items);
+    if (!items) return DLAB_FAIL(err, DLAB_EOOM, "no memory for the tokens of an answer");
     l->items = items;
-    if (st == DLAB_OK) l->items[l->n++] = (dlab_answer_token){(int32_t)index, -1, t_ns};
-    return st;
+    l->items[l->n++] = (dlab_answer_token){(int32_t)index, -1, t_ns};
+    return DLAB_OK;
 }
 
 /* Case 1: chunks are tokens. */
@@ -171,12 +173,15 @@ static dlab_status id_bytes(const dlab_tokenizer *t, int32_t id, size_t *n, dlab
 }
 
 /* Case 2: each id of the whole text by the chunk that brought its last byte. Where the server counts fewer than there are ids,
- * they stand for them evenly, so that the last one is the end of the text in any case. */
+ * they stand for them evenly, so that the last one is the end of the text in any case. Where it counts more, only as many
+ * more as there are chunks have a time, and the last one has: a count is a server's word, and takes no memory. */
 static dlab_status by_bytes(const dlab_answer *a, const dlab_tokenizer *t, const int32_t *ids, size_t n_ids,
                             int64_t total, dlab_answer_tokens *l, dlab_error *err)
 {
     size_t end = 0, chunk = 0, read = 0;
-    for (int64_t i = 0; i < total; i++) {
+    const int64_t listed = dlab_min_i64(total, (int64_t)(n_ids + a->n_chunks));
+    for (int64_t k = 0; k < listed; k++) {
+        const int64_t i = k + 1 < listed ? k : total - 1;
         const size_t nth = (size_t)i + 1, made = (size_t)total;
         const size_t upto = made < n_ids ? (nth * n_ids + made - 1) / made : nth;
         for (; read < upto && read < n_ids; read++) {

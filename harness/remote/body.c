@@ -5,18 +5,12 @@
 
 #include "base/text.h"
 
-static dlab_status add_extra(json_t *base, const char *extra, dlab_error *err)
+static dlab_status read_extra(const char *text, json_t **out, dlab_error *err)
 {
-    json_t *more = NULL;
-    if (!extra) return DLAB_OK;
-    DLAB_TRY(dlab_json_parse("extra members", extra, strlen(extra), &more, err));
-    dlab_status st = DLAB_OK;
-    if (!json_is_object(more))
-        st = DLAB_FAIL(err, DLAB_EUSAGE, "extra members: a JSON object is expected, such as {\"top_k\": 40}");
-    else if (json_object_update(base, more) != 0)
-        st = DLAB_FAIL(err, DLAB_EOOM, "no memory for a request");
-    json_decref(more);
-    return st;
+    if (!text) return DLAB_OK;
+    DLAB_TRY(dlab_json_parse("extra members", text, strlen(text), out, err));
+    if (json_is_object(*out)) return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EUSAGE, "extra members: a JSON object is expected, such as {\"top_k\": 40}");
 }
 
 dlab_status dlab_body_init(dlab_body *out, const dlab_remote *remote, const char *model, const dlab_plan *plan,
@@ -36,13 +30,14 @@ dlab_status dlab_body_init(dlab_body *out, const dlab_remote *remote, const char
     if (!out->base) return DLAB_FAIL(err, DLAB_EUSAGE, "the model's name \"%s\" is not UTF-8", model);
     if (plan->top_p > 0 && plan->top_p < 1) json_object_set_new(out->base, "top_p", json_real(plan->top_p));
     if (plan->top_k > 0) json_object_set_new(out->base, "top_k", json_integer(plan->top_k));
-    return add_extra(out->base, remote->extra, err);
+    return read_extra(remote->extra, &out->extra, err);
 }
 
 void dlab_body_free(dlab_body *b)
 {
     json_decref(b->base);
-    b->base = NULL;
+    json_decref(b->extra);
+    b->base = b->extra = NULL;
 }
 
 static json_t *ids_json(const dlab_engine_request *r)
@@ -78,6 +73,7 @@ static int fill(const dlab_body *b, json_t *body, json_t *prompt, const dlab_eng
     /* 31 bits are what every server takes */
     if (b->temperature > 0)
         bad |= json_object_set_new(body, "seed", json_integer((json_int_t)((r->seed + (uint64_t)sample) & INT32_MAX)));
+    if (b->extra) bad |= json_object_update(body, b->extra); /* the last word */
     return bad;
 }
 

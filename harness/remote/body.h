@@ -6,7 +6,8 @@
 #include "harness/target/target.h"
 
 typedef struct {
-    json_t *base; /* what all requests share */
+    json_t *base;  /* what all requests share */
+    json_t *extra; /* members that are added or replace ours, or NULL */
     bool chat, as_text;
     double temperature;
     const dlab_tokenizer *tokenizer;

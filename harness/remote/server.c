@@ -1,5 +1,6 @@
 #include "harness/remote/server.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,9 +16,22 @@ static const char *after_scheme(const char *text)
     return strncmp(text, "https://", 8) == 0 ? text + 8 : NULL;
 }
 
+/* Behind "user:password@". */
+static const char *find_host(const char *text)
+{
+    const char *start = after_scheme(text);
+    const char *at = start ? memrchr(start, '@', strcspn(start, "/")) : NULL;
+    return at ? at + 1 : start;
+}
+
+void dlab_server_shown(const char *url, char *out, size_t size)
+{
+    snprintf(out, size, "%.*s%s", (int)(after_scheme(url) - url), url, find_host(url));
+}
+
 bool dlab_server_is_url(const char *text)
 {
-    const char *host = after_scheme(text);
+    const char *host = find_host(text);
     return host && *host && *host != '/' && *host != ':' && !strpbrk(text, " \t\r\n?#");
 }
 
@@ -54,23 +68,37 @@ static bool add_headers(dlab_server *s, const char *api_key)
     return ok;
 }
 
+/* What stands before the host, with its %-codes read, as curl wants it. */
+static bool find_login(const char *url, char **out)
+{
+    const char *start = after_scheme(url), *host = find_host(url);
+    if (host == start) return true;
+    char *text = curl_easy_unescape(NULL, start, (int)(host - 1 - start), NULL);
+    *out = text ? strdup(text) : NULL;
+    curl_free(text);
+    return *out != NULL;
+}
+
 dlab_status dlab_server_init(dlab_server *out, const dlab_remote *remote, dlab_error *err)
 {
     *out = (dlab_server){.connect_timeout_ns = remote->connect_timeout_ns, .timeout_ns = remote->timeout_ns};
     if (!dlab_server_is_url(remote->url))
         return DLAB_FAIL(err, DLAB_EUSAGE, "%s: http://HOST:PORT or https://HOST:PORT is expected", remote->url);
+    char url[DLAB_SERVER_URL_MAX];
+    if (strlen(remote->url) >= sizeof url) return DLAB_FAIL(err, DLAB_EUSAGE, "the URL is too long");
+    dlab_server_shown(remote->url, url, sizeof url);
     if (remote->api_key && (!*remote->api_key || strpbrk(remote->api_key, "\r\n")))
         return DLAB_FAIL(err, DLAB_EUSAGE, "the API key is empty or more than one line");
-    const char *host = after_scheme(remote->url);
-    size_t n = strlen(remote->url);
-    while (remote->url[n - 1] == '/') n--;
+    const char *host = after_scheme(url);
+    size_t n = strlen(url);
+    while (url[n - 1] == '/') n--;
     const char *path = strchr(host, '/');
-    const bool bare = !path || path >= remote->url + n;
+    const bool bare = !path || path >= url + n;
     out->loopback = is_loopback(host);
-    out->base = join(remote->url, n, bare ? "/v1" : "");
+    out->base = join(url, n, bare ? "/v1" : "");
     const bool chat = remote->endpoint && strcmp(remote->endpoint, "chat") == 0;
     if (out->base) out->endpoint = join(out->base, strlen(out->base), chat ? "/chat/completions" : "/completions");
-    if (!out->endpoint || !add_headers(out, remote->api_key))
+    if (!out->endpoint || !add_headers(out, remote->api_key) || !find_login(remote->url, &out->login))
         return DLAB_FAIL(err, DLAB_EOOM, "no memory for a client");
     return DLAB_OK;
 }
@@ -79,6 +107,7 @@ void dlab_server_free(dlab_server *s)
 {
     free(s->base);
     free(s->endpoint);
+    free(s->login);
     curl_slist_free_all(s->headers);
     *s = (dlab_server){0};
 }
@@ -94,6 +123,7 @@ void dlab_server_options(const dlab_server *s, CURL *easy)
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, milliseconds(s->connect_timeout_ns));
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, milliseconds(s->timeout_ns));
+    if (s->login) curl_easy_setopt(easy, CURLOPT_USERPWD, s->login);
     if (s->loopback) curl_easy_setopt(easy, CURLOPT_PROXY, "");
 }
 

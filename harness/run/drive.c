@@ -11,8 +11,10 @@
 #include "harness/probes/probes.h"
 #include "harness/run/turns.h"
 
-/* Reserving more is only address space, but a bound keeps an absurd workload from asking for all of it. */
-#define RESERVE_MAX ((int64_t)1 << 20)
+/* Reserving is only address space, and growing inside the run costs its time; bounds keep an absurd workload from asking for
+ * all of it. */
+#define TOKENS_MAX ((int64_t)1 << 26)
+#define STEPS_MAX  ((int64_t)1 << 22)
 /* Nobody who waits for a run, or for its end after an interruption, should wait longer than this for a sign of life. */
 #define SLICE_NS ((int64_t)50 * 1000000)
 #define NEVER    INT64_MAX
@@ -52,10 +54,10 @@ static dlab_status reserve(const driver *d, dlab_error *err)
     const dlab_requests *q = d->requests;
     int64_t tokens = 0, rows = 0;
     for (int64_t i = 0; i < q->n; i++) {
-        tokens = at_most(tokens + d->samples * at_most(q->output[i], RESERVE_MAX), RESERVE_MAX);
-        rows = at_most(rows + at_most(q->prompt[i] + q->depth[i], RESERVE_MAX), RESERVE_MAX);
+        tokens = at_most(tokens + d->samples * at_most(q->output[i], TOKENS_MAX), TOKENS_MAX);
+        rows = at_most(rows + at_most(q->prompt[i] + q->depth[i], STEPS_MAX), STEPS_MAX);
     }
-    size_t steps = d->target->ops->remote ? 0 : (size_t)at_most(tokens + rows, RESERVE_MAX);
+    size_t steps = d->target->ops->remote ? 0 : (size_t)at_most(tokens + rows, STEPS_MAX);
     return dlab_run_reserve(d->run, d->run->n_requests + (size_t)d->n_requests, d->run->n_tokens + (size_t)tokens,
                             d->run->n_steps + steps, d->run->n_memory + steps + 1, err);
 }
@@ -362,6 +364,8 @@ static dlab_status run_all(driver *d, dlab_error *err)
         if (o->interrupted && *o->interrupted) return DLAB_FAIL(err, DLAB_EINTERRUPTED, "interrupted");
         /* at least one step, however short the limit: a run with no step at all would say nothing */
         if (o->time_limit_ns > 0 && now >= o->time_limit_ns && d->moved) {
+            /* what came due during the last step was not served either, and is seen to wait */
+            DLAB_TRY(submit_due(d, o->time_limit_ns, err));
             d->run->status = DLAB_RUN_TRUNCATED;
             d->run->t_end = (double)now;
             return DLAB_OK;
@@ -372,6 +376,16 @@ static dlab_status run_all(driver *d, dlab_error *err)
         if (rests || closed) DLAB_TRY(wait_for_work(d, closed, err));
     }
     return DLAB_OK;
+}
+
+static void tell_used_up(const driver *d)
+{
+    const int64_t at_ns = dlab_source_used_up_ns(d->source);
+    dlab_run *run = d->run;
+    const size_t used = strlen(run->reason);
+    if (at_ns < 0 || run->status != DLAB_RUN_OK) return;
+    snprintf(run->reason + used, sizeof run->reason - used, "%sits requests were used up after %.3g of %.3g s",
+             used ? "; " : "", (double)at_ns * 1e-9, (double)d->requests->duration_ns * 1e-9);
 }
 
 /* A run of which every request was refused has nothing to say. */
@@ -419,6 +433,7 @@ dlab_status dlab_drive(dlab_target *t, dlab_clock *clock, const dlab_requests *r
     d.start_ns = dlab_clock_now_ns(clock);
     st = run_all(&d, e);
     if (st == DLAB_OK) st = tell_refusals(&d, e);
+    if (st == DLAB_OK) tell_used_up(&d);
     /* nothing is left after a whole run; after any other end the target must be idle again */
     t->ops->cancel(t, opts->keep_cache);
 

@@ -23,7 +23,8 @@ typedef struct {
 /* Requests arrive as harness/workload/workload.h's source says: submitted when due, between two steps, whatever runs;
  * t_sched is when one should arrive (in a closed loop and between turns: when it could be sent). One that the target refuses
  * (DLAB_EIMPOSSIBLE) is a failed request of an ok run, whose reason says so; where it refuses every one, that is the run's
- * error. Requests that were never sent are not in out.
+ * error. Where they were used up before the
+ * duration that should end them, an ok run's reason says so too. Requests that were never sent are not in out.
  * A request's draws depend on its own seed and the plan's sample.seed. handles: [n] of dlab_engine_prime for each request
  * (−1: none), or NULL. Of a prompt with several samples each is a request of its own: ids count up by requests->samples.
  * Appends to out (reserved before the clock starts), and sets its status, t_end and kv_pool (the largest). Statuses other

@@ -45,10 +45,13 @@ static dlab_status estimate(const dlab_point *p, const dlab_model *model, dlab_o
     dlab_error e = {0};
     dlab_plan effective;
     dlab_tokenizer *tokenizer = NULL;
+    dlab_shape *shape = NULL;
     dlab_status st = dlab_workload_tokenizes(&p->workload) ? dlab_tokenizer_create(model, &tokenizer, &e) : DLAB_OK;
     const dlab_workload_host host = {
         .batch_size = p->plan.batch_size, .context = dlab_model_get_info(model)->context, .tokenizer = tokenizer};
-    if (st == DLAB_OK) st = dlab_workload_needs(&p->workload, &host, &needs, &e);
+    if (st == DLAB_OK) st = dlab_shape_create(&p->workload, &host, &shape, &e);
+    if (st == DLAB_OK) needs = dlab_shape_needs(shape);
+    dlab_shape_destroy(shape);
     dlab_tokenizer_destroy(tokenizer);
     if (st == DLAB_OK) st = dlab_engine_effective(&p->plan, model, &needs, &effective, &e);
     if (st == DLAB_OK) o->plan = effective;

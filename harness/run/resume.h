@@ -14,7 +14,7 @@ dlab_status dlab_resume_load(const char *out_path, const dlab_outlook *outlook, 
                              size_t *n, dlab_error *err);
 /* Removes the folder of the parts with everything of ours in it. */
 void dlab_resume_clear(const char *out_path);
-/* Puts run, which it takes, into its point by repeat. */
+/* Puts run, which it takes in any case, into its point by repeat. */
 dlab_status dlab_resume_add(dlab_point_result *p, dlab_run *run, dlab_error *err);
 /* NULL if the point has no such run. */
 const dlab_run *dlab_resume_find(const dlab_point_result *p, int32_t repeat);

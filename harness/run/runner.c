@@ -14,7 +14,7 @@
 #include "harness/run/resume.h"
 #include "harness/run/run.h"
 #include "harness/run/wire.h"
-#include "results/warnings.h"
+#include "results/point.h"
 
 #define STRIKES 2 /* crashes or hangs of a point, after which the rest of its repeats is not tried */
 
@@ -94,16 +94,7 @@ static dlab_status frame_record(runner *r, dlab_error *err)
     return DLAB_OK;
 }
 
-/* ---- a point from its runs ------------------------------------------------------------------------------------------ */
-
-/* What says most about a point comes last. */
-static int rank(dlab_run_status s)
-{
-    static const int ranks[DLAB_RUN_STATUS_N] = {
-        [DLAB_RUN_PENDING] = 0, [DLAB_RUN_OK] = 1,      [DLAB_RUN_TRUNCATED] = 2, [DLAB_RUN_SKIPPED] = 3,
-        [DLAB_RUN_HUNG] = 4,    [DLAB_RUN_CRASHED] = 5, [DLAB_RUN_OOM] = 6,       [DLAB_RUN_FAILED] = 7};
-    return (unsigned)s < DLAB_RUN_STATUS_N ? ranks[s] : 0;
-}
+/* ---- how far points have come -------------------------------------------------------------------------------------- */
 
 static bool deterministic(dlab_run_status s)
 {
@@ -121,30 +112,6 @@ static bool given_up(const dlab_point_result *p)
         strikes += s == DLAB_RUN_CRASHED || s == DLAB_RUN_HUNG;
     }
     return strikes >= STRIKES;
-}
-
-static dlab_status summarize(dlab_point_result *p, dlab_error *err)
-{
-    const dlab_run *worst = NULL;
-    size_t measured = 0;
-    for (size_t i = 0; i < p->n_runs; i++) {
-        const dlab_run *r = p->runs[i];
-        if (!worst || rank(r->status) > rank(worst->status)) worst = r;
-        measured += r->status == DLAB_RUN_OK || r->status == DLAB_RUN_TRUNCATED;
-    }
-    if (!worst) return DLAB_OK;
-    p->status = worst->status;
-    dlab_text_copy(p->reason, sizeof p->reason, worst->reason);
-    p->warnings[0] = 0;
-    if (measured > 0 && measured < p->n_planned) {
-        snprintf(p->warnings, sizeof p->warnings, "%zu of %zu repeats measured", measured, p->n_planned);
-    }
-    dlab_point_warn(p);
-    dlab_settings effective = {0};
-    DLAB_TRY(dlab_settings_copy(&p->runs[0]->effective, &effective, err));
-    dlab_settings_free(&p->effective);
-    p->effective = effective;
-    return DLAB_OK;
 }
 
 /* ---- the sweep ------------------------------------------------------------------------------------------------------ */
@@ -213,7 +180,7 @@ static dlab_status run_slot(runner *r, size_t at, dlab_error *err)
     memcpy(reason, run->reason, sizeof reason);
     DLAB_TRY(dlab_resume_add(p, run, err));
     dlab_run_drop_events(run); /* its part has them; carrying them along would make each master slower to write */
-    DLAB_TRY(summarize(p, err));
+    DLAB_TRY(dlab_point_summarize(p, err));
     if (given_up(p)) dlab_crew_dismiss(&r->crew, slot.point);
     count_done(r, at + 1);
     dlab_progress_ended(&r->progress, dlab_run_status_text(status), reason, took, r->n_done, estimate_left(r, at + 1));
@@ -238,7 +205,7 @@ static dlab_status prepare_output(runner *r, dlab_error *err)
     DLAB_TRY(dlab_resume_prepare(o->out_path, o->resume, &r->lock_fd, err));
     if (o->resume) {
         DLAB_TRY(dlab_resume_load(o->out_path, r->outlook, (size_t)r->spec->measure.repeats, r->record, &kept, err));
-        for (size_t i = 0; i < r->record->n_points; i++) DLAB_TRY(summarize(&r->record->points[i], err));
+        for (size_t i = 0; i < r->record->n_points; i++) DLAB_TRY(dlab_point_summarize(&r->record->points[i], err));
         snprintf(note, sizeof note, "resuming: %zu of %zu runs kept", kept, r->n_slots);
         dlab_progress_note(&r->progress, note);
     }

@@ -10,15 +10,19 @@
 #include <xxhash.h>
 
 #include "base/file.h"
+#include "base/int.h"
 #include "base/text.h"
 #include "harness/probes/calibration.h"
 #include "harness/probes/probes.h"
 #include "harness/quality/ppl.h"
 #include "harness/run/config.h"
+#include "harness/run/ideal.h"
 
 /* Vocabularies keep control and single-byte tokens at their start; prompts are drawn from the words behind. */
 #define FIRST_WORD 256
 #define TEXT_MAX   ((size_t)256 << 20)
+/* How many a server takes at once is its own; so many are sent to warm it up, at least. */
+#define REMOTE_BATCH 16
 
 struct dlab_session {
     dlab_session_opts opts;
@@ -27,7 +31,9 @@ struct dlab_session {
     dlab_measure measure;
     char *model_name;
     dlab_target *target;
-    dlab_requests requests, warmup;
+    dlab_shape *shape;         /* until warmed, and … */
+    dlab_tokenizer *tokenizer; /* … what it borrows, where that is ours; else NULL */
+    dlab_requests requests;
     int32_t *handles; /* [requests.n] of the primed depths; −1: none */
     int32_t eos;
     dlab_calibrated peaks; /* of this machine for the plan, once warmed; without rows where there are none */
@@ -51,11 +57,15 @@ static dlab_workload_host workload_host(const dlab_session *s, const dlab_tokeni
 {
     const dlab_model_info *m = s->opts.model ? dlab_model_get_info(s->opts.model) : NULL;
     const int32_t vocab = m ? m->vocab : t ? dlab_tokenizer_vocab(t) : 2 * FIRST_WORD;
-    return (dlab_workload_host){.batch_size = s->plan.batch_size,
+    const int64_t batch_size = s->plan.batch_size;
+    return (dlab_workload_host){.batch_size =
+                                    s->opts.target->remote ? dlab_max_i64(batch_size, REMOTE_BATCH) : batch_size,
                                 .context = m ? m->context : 0,
                                 .first_id = vocab > FIRST_WORD ? FIRST_WORD : 0,
                                 .vocab = vocab,
-                                .tokenizer = t};
+                                .tokenizer = t,
+                                .n_before = s->opts.n_before,
+                                .sent_before = s->opts.sent_before};
 }
 
 static dlab_target_setup target_setup(const dlab_session *s, const dlab_plan *plan, const dlab_engine_needs *needs)
@@ -69,25 +79,22 @@ static dlab_target_setup target_setup(const dlab_session *s, const dlab_plan *pl
                                .null_service_ns = s->opts.null_service_ns};
 }
 
-static dlab_status build_requests(dlab_session *s, dlab_workload_host host, dlab_error *err)
+static dlab_status build_requests(dlab_session *s, dlab_error *err)
 {
-    DLAB_TRY(dlab_workload_build(&s->workload, &host, &s->requests, err));
-    host.warmup = true;
-    DLAB_TRY(dlab_workload_build(&s->workload, &host, &s->warmup, err));
+    DLAB_TRY(dlab_shape_build(s->shape, false, &s->requests, err));
     s->handles = malloc((s->requests.n > 0 ? (size_t)s->requests.n : 1) * sizeof *s->handles);
     if (!s->handles) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %" PRId64 " requests", s->requests.n);
     for (int64_t i = 0; i < s->requests.n; i++) s->handles[i] = -1;
     return DLAB_OK;
 }
 
-/* *own: NULL where none is needed, or the caller has one. */
-static dlab_status make_tokenizer(const dlab_session *s, dlab_tokenizer **own, const dlab_tokenizer **out,
-                                  dlab_error *err)
+/* *out: NULL where none is needed. */
+static dlab_status find_tokenizer(dlab_session *s, const dlab_tokenizer **out, dlab_error *err)
 {
     *out = s->opts.remote ? s->opts.remote->tokenizer : NULL;
     if (*out || !s->opts.model || (s->workload.ignore_eos && !dlab_workload_tokenizes(&s->workload))) return DLAB_OK;
-    DLAB_TRY(dlab_tokenizer_create(s->opts.model, own, err));
-    *out = *own;
+    DLAB_TRY(dlab_tokenizer_create(s->opts.model, &s->tokenizer, err));
+    *out = s->tokenizer;
     return DLAB_OK;
 }
 
@@ -103,20 +110,18 @@ dlab_status dlab_session_create(const dlab_session_opts *opts, dlab_session **ou
     s->measure = *opts->measure;
     s->model_name = strdup(opts->model_name ? opts->model_name : "");
     dlab_status st = s->model_name ? DLAB_OK : DLAB_FAIL(err, DLAB_EOOM, "no memory for a session");
-    dlab_engine_needs needs = {0};
-    dlab_tokenizer *own = NULL;
     const dlab_tokenizer *tokenizer = NULL;
     if (st != DLAB_OK) goto done;
-    DLAB_TRY_DONE(st, make_tokenizer(s, &own, &tokenizer, err));
+    DLAB_TRY_DONE(st, find_tokenizer(s, &tokenizer, err));
     const dlab_workload_host host = workload_host(s, tokenizer);
-    DLAB_TRY_DONE(st, dlab_workload_needs(&s->workload, &host, &needs, err));
+    DLAB_TRY_DONE(st, dlab_shape_create(&s->workload, &host, &s->shape, err));
+    const dlab_engine_needs needs = dlab_shape_needs(s->shape);
     const dlab_target_setup setup = target_setup(s, &s->plan, &needs);
     DLAB_TRY_DONE(st, opts->target->create(&setup, &s->target, err));
-    DLAB_TRY_DONE(st, build_requests(s, host, err));
+    DLAB_TRY_DONE(st, build_requests(s, err));
     s->eos = find_eos(s, tokenizer);
 
 done:
-    dlab_tokenizer_destroy(own);
     if (st == DLAB_OK)
         *out = s;
     else
@@ -124,16 +129,26 @@ done:
     return st;
 }
 
+static void forget_shape(dlab_session *s)
+{
+    dlab_shape_destroy(s->shape);
+    dlab_tokenizer_destroy(s->tokenizer);
+    s->shape = NULL;
+    s->tokenizer = NULL;
+}
+
 void dlab_session_destroy(dlab_session *s)
 {
     if (!s) return;
+    forget_shape(s);
     if (s->target) s->target->ops->destroy(s->target);
     dlab_requests_free(&s->requests);
-    dlab_requests_free(&s->warmup);
     free(s->handles);
     free(s->model_name);
     free(s);
 }
+
+const dlab_requests *dlab_session_requests(const dlab_session *s) { return &s->requests; }
 
 /* What workload.requests counts: requests that follow no other. */
 static int64_t conversations(const dlab_requests *q)
@@ -186,14 +201,21 @@ static void find_peaks(dlab_session *s)
 static dlab_status warm_up(dlab_session *s, int64_t times, dlab_error *err)
 {
     dlab_drive_opts o = drive_opts(s);
-    if (times > 0) tell(s, "warmup");
-    for (int64_t i = 0; i < times; i++) {
+    dlab_requests requests = {0};
+    dlab_status st = DLAB_OK;
+    if (times > 0) {
+        tell(s, "warmup");
+        st = dlab_shape_build(s->shape, true, &requests, err);
+    }
+    for (int64_t i = 0; i < times && st == DLAB_OK; i++) {
         dlab_run thrown_away;
         dlab_run_init(&thrown_away);
-        dlab_status st = dlab_drive(s->target, s->opts.clock, &s->warmup, s->handles, &o, &thrown_away, err);
+        st = dlab_drive(s->target, s->opts.clock, &requests, s->handles, &o, &thrown_away, err);
         dlab_run_free(&thrown_away);
-        if (st != DLAB_OK) return dlab_error_prefix(err, st, "warm-up");
     }
+    dlab_requests_free(&requests);
+    if (st != DLAB_OK) return dlab_error_prefix(err, st, "warm-up");
+    forget_shape(s);
     find_peaks(s);
     s->warmed = true;
     return DLAB_OK;
@@ -256,10 +278,10 @@ static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
     malloc_trim(0); /* what writing the run before took is not this run's */
     bool rss_is_ours = dlab_probe_rss_reset();
     if (!s->target->ops->remote) out->kv_cached_start = before.cached_bytes;
-    dlab_text_copy(out->load_shape, sizeof out->load_shape, s->workload.kind);
     out->started_unix = unix_now();
     dlab_status st = dlab_drive(s->target, s->opts.clock, &s->requests, s->handles, &o, out, err);
     keep_memory(s, &before, rss_is_ours, out);
+    out->kv_hit_ideal = dlab_ideal_hit(&s->requests, out);
     if (st == DLAB_OK) st = add_peaks(s, out, err);
     return st;
 }

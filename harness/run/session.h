@@ -22,6 +22,7 @@ typedef struct {
     const dlab_remote *remote;                /* for the targets that need one; borrowed */
     int64_t null_step_ns, null_service_ns;    /* for the null target, as dlab_target_setup has them */
     dlab_pulse *pulse;                        /* beats after each step and each piece of text; NULL: none */
+    int64_t n_before, sent_before;            /* as dlab_workload_host has them */
     const volatile sig_atomic_t *interrupted; /* NULL: never */
 } dlab_session_opts;
 
@@ -30,8 +31,10 @@ dlab_status dlab_session_create(const dlab_session_opts *opts, dlab_session **ou
 void dlab_session_destroy(dlab_session *s);
 /* Effective values of every key that shapes a run. */
 dlab_status dlab_session_settings(const dlab_session *s, dlab_settings *out, dlab_error *err);
+/* What it sends in each run. */
+const dlab_requests *dlab_session_requests(const dlab_session *s);
 /* One repeat into out (initialised). The first run of a session fills the cache to the workload's depth and makes `warmup`
- * runs of the same shape with other tokens, both untimed; peaks start again before each measured run; repeat 0 is
+ * runs with other tokens (see measure.warmup), both untimed; peaks start again before each measured run; repeat 0 is
  * followed by the quality pass where measure.ppl_chunks asks for it. On an error out keeps what was measured. */
 dlab_status dlab_session_run(dlab_session *s, int64_t repeat, int64_t warmup, dlab_run *out, dlab_error *err);
 /* The status of a run that ended with st. */

@@ -5,14 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/int.h"
 #include "base/json.h"
 #include "base/text.h"
+
+_Static_assert(DLAB_API_SAMPLES <= DLAB_ASK_SAMPLES, "what the API takes, the host takes");
 
 static const char *type_of(int status)
 {
     switch (status) {
     case 401:
         return "authentication_error";
+    case 403:
+        return "permission_error";
     case 404:
         return "not_found_error";
     case 429:
@@ -56,13 +61,15 @@ static char *dumped(json_t *j)
 
 char *dlab_api_error_json(const dlab_api_error *e) { return dumped(error_object(e)); }
 
-char *dlab_api_error_event(const dlab_api_error *e)
+char *dlab_api_event(char *json)
 {
-    char *json = dlab_api_error_json(e), *event = NULL;
+    char *event = NULL;
     if (json && asprintf(&event, "data: %s\n\n", json) < 0) event = NULL;
     free(json);
     return event;
 }
+
+char *dlab_api_error_event(const dlab_api_error *e) { return dlab_api_event(dlab_api_error_json(e)); }
 
 bool dlab_api_answer_error(const dlab_answer_sum *sum, dlab_api_error *e)
 {
@@ -70,7 +77,7 @@ bool dlab_api_answer_error(const dlab_answer_sum *sum, dlab_api_error *e)
     case DLAB_ANSWER_NONE:
         return false;
     case DLAB_ANSWER_REFUSED:
-        dlab_api_fail(e, 400, "context_length_exceeded", NULL, "%s", sum->message);
+        dlab_api_fail(e, 400, "request_refused", NULL, "%s", sum->message);
         break;
     case DLAB_ANSWER_TIMEOUT:
         dlab_api_fail(e, 504, "timeout", NULL, "%s", sum->message);
@@ -94,6 +101,28 @@ char *dlab_api_models(const dlab_api *api, bool list)
 }
 
 /* ---- prompts -------------------------------------------------------------------------------------------------------- */
+
+dlab_status dlab_api_longest_token(const dlab_tokenizer *tok, int64_t *out, dlab_error *err)
+{
+    const int32_t vocab = dlab_tokenizer_vocab(tok);
+    *out = 1;
+    for (int32_t id = 0; id < vocab; id++) {
+        char *text = NULL;
+        size_t n = 0;
+        DLAB_TRY(dlab_tokenizer_decode(tok, &id, 1, &text, &n, err));
+        free(text);
+        *out = dlab_max_i64(*out, (int64_t)n);
+    }
+    return DLAB_OK;
+}
+
+dlab_status dlab_api_check_text(const dlab_api *api, bool chat, size_t bytes, dlab_api_error *e)
+{
+    if (bytes <= (size_t)api->max_text) return DLAB_OK;
+    return dlab_api_fail(e, 400, "context_length_exceeded", chat ? "messages" : "prompt",
+                         "the context holds %lld tokens, which say %lld bytes at most: the prompt has %zu",
+                         (long long)api->context, (long long)api->max_text, bytes);
+}
 
 dlab_status dlab_api_add_prompt(const dlab_api *api, bool chat, int32_t *ids, size_t n, int64_t max_new, dlab_ask *ask,
                                 dlab_api_error *e)
@@ -124,6 +153,7 @@ static dlab_status add_text(const dlab_api *api, const json_t *text, int64_t max
     int32_t *ids = NULL;
     size_t n = 0;
     dlab_error err = {0};
+    DLAB_TRY(dlab_api_check_text(api, false, json_string_length(text), e));
     if (dlab_tokenizer_encode(api->tok, json_string_value(text), json_string_length(text), true, true, &ids, &n,
                               &err) != DLAB_OK)
         return dlab_api_fail(e, 500, NULL, "prompt", "%s", err.msg);
@@ -164,6 +194,10 @@ dlab_status dlab_api_read_prompts(const dlab_api *api, const json_t *prompt, int
     if (n > DLAB_API_CHOICES)
         return dlab_api_fail(e, 400, NULL, "prompt", "prompt: %zu prompts, %d at most in one request", n,
                              DLAB_API_CHOICES);
+    if (n > (size_t)api->queue)
+        return dlab_api_fail(e, 400, NULL, "prompt",
+                             "prompt: %zu prompts, and %lld may wait at once on this server (--queue)", n,
+                             (long long)api->queue);
     for (size_t i = 0; i < n; i++) {
         const json_t *p = json_array_get(prompt, i);
         if (json_typeof(p) != json_typeof(first))

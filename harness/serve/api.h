@@ -4,7 +4,6 @@
 #define DLAB_HARNESS_SERVE_API_H
 
 #include <jansson.h>
-#include <stdatomic.h>
 
 #include "harness/serve/chat_template.h"
 #include "harness/serve/host.h"
@@ -22,12 +21,15 @@ typedef struct {
     int64_t context;                   /* tokens of prompt and answer together */
     int64_t
         max_tokens; /* of an answer when the request does not say; 0: 16 for completions, for chat what the context holds */
+    int64_t max_text;         /* bytes that the context's tokens can say: more is refused before it is encoded */
+    int64_t queue;            /* prompts of one request at most */
     int64_t batch_size;       /* n at most */
+    bool by_priority;         /* the batch's policy: else a priority is refused */
     float temperature, top_p; /* when the request does not say */
     int32_t top_k;
     uint64_t seed;   /* each request without one gets the next of a sequence */
     int64_t created; /* seconds since 1970 */
-    _Atomic uint64_t n_requests;
+    uint64_t n_requests;
 } dlab_api;
 
 /* An error as the API tells it. */
@@ -53,6 +55,9 @@ typedef struct {
     int64_t created;
 } dlab_question;
 
+/* The bytes of the longest token's text, which max_text is made from. */
+dlab_status dlab_api_longest_token(const dlab_tokenizer *tok, int64_t *out, dlab_error *err);
+
 /* Reads the body of /v1/completions or /v1/chat/completions. On failure *q owns nothing. */
 dlab_status dlab_api_read(dlab_api *api, bool chat, const char *body, size_t n, dlab_question *q, dlab_api_error *e);
 void dlab_question_free(dlab_question *q);
@@ -64,6 +69,8 @@ dlab_status dlab_api_read_prompts(const dlab_api *api, const json_t *prompt, int
                                   dlab_api_error *e);
 dlab_status dlab_api_read_messages(const dlab_api *api, const json_t *messages, int64_t max_new, dlab_ask *ask,
                                    dlab_api_error *e);
+/* Whether a text of so many bytes may fit the context at all. */
+dlab_status dlab_api_check_text(const dlab_api *api, bool chat, size_t bytes, dlab_api_error *e);
 /* Appends a prompt, whose ids become the ask's; checks it against the context. */
 dlab_status dlab_api_add_prompt(const dlab_api *api, bool chat, int32_t *ids, size_t n, int64_t max_new, dlab_ask *ask,
                                 dlab_api_error *e);
@@ -80,6 +87,7 @@ char *dlab_api_text_event(const dlab_api *api, const dlab_question *q, size_t ch
 char *dlab_api_end_event(const dlab_api *api, const dlab_question *q, size_t choice, dlab_answer_end end);
 char *dlab_api_usage_event(const dlab_api *api, const dlab_question *q, const dlab_answer_sum *sum);
 char *dlab_api_error_event(const dlab_api_error *e);
+char *dlab_api_event(char *json); /* of any; json is freed, NULL: memory was out */
 /* The error that an answer ended with as a whole; false: none. */
 bool dlab_api_answer_error(const dlab_answer_sum *sum, dlab_api_error *e);
 

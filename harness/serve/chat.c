@@ -117,7 +117,12 @@ dlab_status dlab_api_read_messages(const dlab_api *api, const json_t *messages, 
     message_list l = {.all = calloc(n, sizeof *l.all), .texts = calloc(n, sizeof *l.texts)};
     dlab_status st = l.all && l.texts ? DLAB_OK : dlab_api_fail(e, 500, NULL, NULL, "no memory for %zu messages", n);
     if (st == DLAB_OK) l.n = n;
-    for (size_t i = 0; i < n && st == DLAB_OK; i++) st = read_message(json_array_get(messages, i), i, &l, e);
+    size_t bytes = 0;
+    for (size_t i = 0; i < n && st == DLAB_OK; i++) {
+        st = read_message(json_array_get(messages, i), i, &l, e);
+        bytes += l.all[i].n;
+    }
+    if (st == DLAB_OK) st = dlab_api_check_text(api, true, bytes, e);
     if (st == DLAB_OK) st = apply(api, &l, max_new, ask, e);
     free_list(&l);
     return st;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/grow.h"
 #include "harness/serve/jinja.h"
 
 const char *const dlab_chat_roles[] = {"system", "user", "assistant", NULL};
@@ -199,20 +200,10 @@ typedef struct {
     size_t n_text, cap_text;
 } writer;
 
-/* Room for `more`; NULL, and all as it was: no memory. */
-static void *grow(void *p, size_t *cap, size_t used, size_t more, size_t size)
-{
-    if (used + more <= *cap) return p;
-    const size_t room = 2 * *cap > used + more ? 2 * *cap : used + more;
-    void *grown = realloc(p, room * size);
-    if (grown) *cap = room;
-    return grown;
-}
-
 static dlab_status add_bytes(writer *w, const char *text, size_t n, dlab_error *err)
 {
     if (n == 0) return DLAB_OK;
-    char *grown = grow(w->text, &w->cap_text, w->n_text, n, 1);
+    char *grown = dlab_grow(w->text, w->n_text + n, &w->cap_text, 1);
     if (!grown) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a prompt of %zu bytes", w->n_text + n);
     w->text = grown;
     memcpy(w->text + w->n_text, text, n);
@@ -224,7 +215,8 @@ static dlab_status add(writer *w, const char *text, dlab_error *err) { return ad
 
 static dlab_status add_ids(writer *w, const int32_t *ids, size_t n, dlab_error *err)
 {
-    int32_t *grown = grow(w->ids, &w->cap_ids, w->n_ids, n, sizeof *ids);
+    if (n == 0) return DLAB_OK;
+    int32_t *grown = dlab_grow(w->ids, w->n_ids + n, &w->cap_ids, sizeof *ids);
     if (!grown) return DLAB_FAIL(err, DLAB_EOOM, "no memory for a prompt of %zu tokens", w->n_ids + n);
     w->ids = grown;
     memcpy(w->ids + w->n_ids, ids, n * sizeof *ids);

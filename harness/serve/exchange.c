@@ -4,14 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-const int dlab_http_codes[DLAB_HTTP_CODES] = {200, 400, 401, 404, 405, 413, 415, 429, 431, 500, 503, 504};
+#include "base/grow.h"
+
+const int dlab_http_codes[DLAB_HTTP_CODES] = {200, 400, 401, 403, 404, 405, 413, 415, 429, 431, 500, 503, 504};
 
 /* ---- plain responses ------------------------------------------------------------------------------------------------ */
 
 static void count_status(dlab_http *h, int status)
 {
     for (size_t i = 0; i < DLAB_HTTP_CODES; i++) {
-        if (dlab_http_codes[i] == status) atomic_fetch_add(&h->n_status[i], 1);
+        if (dlab_http_codes[i] == status) h->n_status[i]++;
     }
 }
 
@@ -22,6 +24,7 @@ static void add_headers(const dlab_exchange *x, struct MHD_Response *r, int stat
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
     if (status == 429 || status == 503) MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     if (status == 401) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (dlab_exchange_is_extra(x)) MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     if (status == 405) MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, x->route->method);
 }
 
@@ -60,13 +63,28 @@ dlab_exchange *dlab_exchange_create(dlab_http *h, struct MHD_Connection *c)
     return x;
 }
 
+void dlab_exchange_drop_body(dlab_exchange *x)
+{
+    x->http->body_bytes -= x->cap_body;
+    free(x->body);
+    x->body = NULL;
+    x->n_body = x->cap_body = 0;
+}
+
+bool dlab_exchange_is_extra(const dlab_exchange *x)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info && info->socket_context;
+}
+
 void dlab_exchange_destroy(dlab_exchange *x)
 {
     if (!x) return;
     dlab_host_release(x->http->host, x->answer);
     dlab_question_free(&x->question);
-    free(x->body);
+    dlab_exchange_drop_body(x);
     free(x->begun);
+    free(x->pieces);
     free(x->out);
     free(x);
 }
@@ -90,11 +108,12 @@ enum MHD_Result dlab_exchange_ask(dlab_exchange *x, bool chat)
         return dlab_reply_error(x);
     }
     if (dlab_api_read(h->api, chat, x->body, x->n_body, &x->question, &x->error) != DLAB_OK) return dlab_reply_error(x);
-    free(x->body);
-    x->body = NULL;
+    dlab_exchange_drop_body(x);
     dlab_ask *ask = &x->question.ask;
-    x->begun = calloc(ask->n_prompts * (size_t)ask->samples, sizeof *x->begun);
-    if (!x->begun) return MHD_NO;
+    const size_t n = ask->n_prompts * (size_t)ask->samples;
+    x->begun = calloc(n, sizeof *x->begun);
+    x->pieces = calloc(n, sizeof *x->pieces);
+    if (!x->begun || !x->pieces) return MHD_NO;
     ask->arrived_ns = arrived;
     ask->socket = socket_of(x->conn);
     ask->sleep = suspend;
@@ -111,18 +130,23 @@ enum MHD_Result dlab_exchange_ask(dlab_exchange *x, bool chat)
 
 /* ---- whole answers -------------------------------------------------------------------------------------------------- */
 
-static enum MHD_Result reply_whole(dlab_exchange *x, const dlab_answer_sum *sum)
+static int by_choice(const void *a, const void *b)
+{
+    const size_t x = ((const dlab_answer_piece *)a)->choice, y = ((const dlab_answer_piece *)b)->choice;
+    return (x > y) - (x < y);
+}
+
+/* All choices have ended, so each has news. */
+static enum MHD_Result reply_whole(dlab_exchange *x)
 {
     char *text = NULL;
-    dlab_answer_piece *pieces = calloc(sum->n_choices, sizeof *pieces);
-    bool all = pieces != NULL;
-    for (size_t i = 0; i < sum->n_choices && all; i++) {
-        dlab_answer_take(x->http->host, x->answer, i, &pieces[i]);
-        all = pieces[i].text != NULL;
-    }
-    if (all) text = dlab_api_response(x->http->api, &x->question, pieces, sum);
-    for (size_t i = 0; i < sum->n_choices && pieces; i++) free(pieces[i].text);
-    free(pieces);
+    bool all = true;
+    dlab_answer_sum sum;
+    const size_t n = dlab_answer_take(x->http->host, x->answer, x->pieces, &sum);
+    for (size_t i = 0; i < n; i++) all = all && x->pieces[i].text;
+    qsort(x->pieces, n, sizeof *x->pieces, by_choice);
+    if (all) text = dlab_api_response(x->http->api, &x->question, x->pieces, &sum);
+    for (size_t i = 0; i < n; i++) free(x->pieces[i].text);
     return dlab_reply_text(x, 200, "application/json", text);
 }
 
@@ -132,38 +156,29 @@ static enum MHD_Result reply_whole(dlab_exchange *x, const dlab_answer_sum *sum)
 static bool add_event(dlab_exchange *x, char *event)
 {
     const size_t n = event ? strlen(event) : 0;
-    if (x->n_out + n > x->cap_out) {
-        const size_t cap = 2 * (x->n_out + n);
-        char *grown = realloc(x->out, cap);
-        if (!grown) {
-            free(event);
-            return false;
-        }
-        x->out = grown;
-        x->cap_out = cap;
+    char *out = event ? dlab_grow(x->out, x->n_out + n, &x->cap_out, 1) : NULL;
+    if (out) {
+        x->out = out;
+        memcpy(x->out + x->n_out, event, n);
+        x->n_out += n;
     }
-    if (event) memcpy(x->out + x->n_out, event, n);
-    x->n_out += n;
     free(event);
-    return n > 0;
+    return out != NULL;
 }
 
-static bool add_choice(dlab_exchange *x, size_t i)
+static bool add_piece(dlab_exchange *x, const dlab_answer_piece *p)
 {
     const dlab_api *api = x->http->api;
     const dlab_question *q = &x->question;
-    dlab_answer_piece p;
-    bool ok = true;
-    dlab_answer_take(x->http->host, x->answer, i, &p);
-    if (!p.text) return false;
-    const bool failed = p.end != DLAB_ANSWER_NONE && p.end != DLAB_ANSWER_STOP && p.end != DLAB_ANSWER_LENGTH;
-    if (q->chat && !x->begun[i] && (p.n > 0 || (p.end != DLAB_ANSWER_NONE && !failed))) {
+    const size_t i = p->choice;
+    bool ok = p->text != NULL;
+    const bool ended = p->end == DLAB_ANSWER_STOP || p->end == DLAB_ANSWER_LENGTH; /* else an error event follows */
+    if (ok && q->chat && !x->begun[i] && (p->n > 0 || ended)) {
         ok = add_event(x, dlab_api_role_event(api, q, i));
         x->begun[i] = true;
     }
-    if (ok && p.n > 0) ok = add_event(x, dlab_api_text_event(api, q, i, p.text, p.n));
-    if (ok && p.end != DLAB_ANSWER_NONE && !failed) ok = add_event(x, dlab_api_end_event(api, q, i, p.end));
-    free(p.text);
+    if (ok && p->n > 0) ok = add_event(x, dlab_api_text_event(api, q, i, p->text, p->n));
+    if (ok && ended) ok = add_event(x, dlab_api_end_event(api, q, i, p->end));
     return ok;
 }
 
@@ -173,8 +188,11 @@ static bool add_news(dlab_exchange *x)
     dlab_answer_sum sum;
     dlab_api_error e;
     bool ok = true;
-    dlab_answer_get_sum(x->http->host, x->answer, &sum); /* before the pieces: its end is not told before they are */
-    for (size_t i = 0; i < sum.n_choices && ok; i++) ok = add_choice(x, i);
+    const size_t n = dlab_answer_take(x->http->host, x->answer, x->pieces, &sum);
+    for (size_t i = 0; i < n; i++) {
+        ok = ok && add_piece(x, &x->pieces[i]);
+        free(x->pieces[i].text);
+    }
     if (!ok || !sum.ended) return ok;
     x->over = true;
     x->broken = sum.end != DLAB_ANSWER_NONE;
@@ -219,5 +237,5 @@ enum MHD_Result dlab_exchange_go_on(dlab_exchange *x)
         if (add_news(x)) return begin_stream(x);
         return MHD_NO;
     }
-    return dlab_api_answer_error(&sum, &x->error) ? dlab_reply_error(x) : reply_whole(x, &sum);
+    return dlab_api_answer_error(&sum, &x->error) ? dlab_reply_error(x) : reply_whole(x);
 }

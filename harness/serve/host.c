@@ -1,11 +1,11 @@
 #include "harness/serve/host_own.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ID_SAMPLES 4096      /* ids of one engine request: more than a batch can have places */
-#define WATCH_NS   100000000 /* how often peers and deadlines are looked at */
+#include "base/text.h"
+
+#define ID_SAMPLES DLAB_ASK_SAMPLES /* ids of one engine request */
 
 /* ---- lists and answers ---------------------------------------------------------------------------------------------- */
 
@@ -20,7 +20,7 @@ void dlab_host_append(dlab_answer_list *l, dlab_answer *a)
     l->last = a;
 }
 
-static void unlink_answer(dlab_answer_list *l, dlab_answer *a)
+void dlab_host_unlink(dlab_answer_list *l, dlab_answer *a)
 {
     if (a->prev)
         a->prev->next = a->next;
@@ -49,15 +49,35 @@ static void tell(dlab_answer *a)
     a->ask.wake(a->ask.ctx);
 }
 
+static void add_news(dlab_answer *a, dlab_choice *c)
+{
+    if (c->is_new) return;
+    c->is_new = true;
+    c->next_new = a->first_new;
+    a->first_new = c;
+}
+
 /* All choices have ended, and the engine knows nothing of it any more. */
 static void end_answer(dlab_host *h, dlab_answer *a)
 {
-    unlink_answer(&h->live, a);
-    a->ended = true;
-    if (a->released)
+    dlab_host_unlink(&h->live, a);
+    if (a->released) {
         dlab_host_free_answer(h, a);
-    else
-        tell(a);
+        return;
+    }
+    a->ended = true;
+    if (h->opts.timeout_ns > 0) a->deadline_ns = dlab_clock_now_ns(h->opts.clock) + h->opts.timeout_ns;
+    dlab_host_append(&h->ended, a);
+    tell(a);
+}
+
+void dlab_host_doom(dlab_host *h, dlab_answer *a, dlab_answer_end end, const char *why)
+{
+    if (a->doom != DLAB_ANSWER_NONE) return;
+    a->doom = end;
+    dlab_text_copy(a->message, sizeof a->message, why);
+    h->doomed = true;
+    pthread_cond_signal(&h->work);
 }
 
 static double seconds(int64_t ns) { return (double)ns / 1e9; }
@@ -66,6 +86,7 @@ static void end_choice(dlab_host *h, dlab_answer *a, dlab_choice *c, dlab_answer
 {
     c->end = end;
     dlab_answer_text_end(&c->text);
+    add_news(a, c);
     a->n_open--;
     h->stats.ended[end]++;
     if (end != DLAB_ANSWER_STOP && end != DLAB_ANSWER_LENGTH) return;
@@ -79,15 +100,15 @@ static void end_choice(dlab_host *h, dlab_answer *a, dlab_choice *c, dlab_answer
 static int64_t take_slot(dlab_host *h)
 {
     if (h->free_slot < 0) {
-        const int64_t n = h->n_slots ? 2 * h->n_slots : 64;
-        dlab_slot *grown = realloc(h->slots, (size_t)n * sizeof *grown);
+        size_t n = (size_t)h->n_slots;
+        dlab_slot *grown = dlab_grow(h->slots, n + 1, &n, sizeof *grown);
         if (!grown) return -1;
         h->slots = grown;
-        for (int64_t i = n; i-- > h->n_slots;) {
+        for (int64_t i = (int64_t)n; i-- > h->n_slots;) {
             grown[i] = (dlab_slot){.next = h->free_slot};
             h->free_slot = i;
         }
-        h->n_slots = n;
+        h->n_slots = (int64_t)n;
     }
     const int64_t s = h->free_slot;
     h->free_slot = h->slots[s].next;
@@ -104,7 +125,7 @@ static void give_slot(dlab_host *h, int64_t s)
     h->free_slot = s;
 }
 
-/* Ends what is open of an answer; between steps. */
+/* Ends what is open of an answer; between steps. message may be its own. */
 static void fail_answer(dlab_host *h, dlab_answer *a, dlab_answer_end end, const char *message)
 {
     for (int64_t s = 0; s < h->n_slots && a->n_slots > 0; s++) {
@@ -114,7 +135,7 @@ static void fail_answer(dlab_host *h, dlab_answer *a, dlab_answer_end end, const
         if (a->choices[i].end == DLAB_ANSWER_NONE) end_choice(h, a, &a->choices[i], end);
     }
     a->failed = end;
-    snprintf(a->message, sizeof a->message, "%s", message);
+    dlab_text_copy(a->message, sizeof a->message, message);
     end_answer(h, a);
 }
 
@@ -138,6 +159,7 @@ static dlab_status submit_prompt(dlab_host *h, dlab_answer *a, size_t i, dlab_er
                                    .seed = ask->seed,
                                    .primed = -1,
                                    .samples = ask->samples,
+                                   .priority = ask->priority,
                                    .own_sampling = true,
                                    .temperature = ask->temperature,
                                    .top_p = ask->top_p,
@@ -157,10 +179,10 @@ static void open_letter(dlab_host *h, dlab_answer *a)
     size_t n = 0;
     dlab_error err = {0};
     dlab_status st = DLAB_OK;
-    unlink_answer(&h->mail, a);
+    dlab_host_unlink(&h->mail, a);
     dlab_host_append(&h->live, a);
     h->mail_choices -= (int64_t)a->n_choices;
-    while (n < a->ask.n_prompts && st == DLAB_OK && !a->released) {
+    while (n < a->ask.n_prompts && st == DLAB_OK && a->doom == DLAB_ANSWER_NONE) {
         st = submit_prompt(h, a, n, &err);
         n += st == DLAB_OK;
     }
@@ -169,54 +191,18 @@ static void open_letter(dlab_host *h, dlab_answer *a)
         free(a->ask.prompts[i].ids);
         a->ask.prompts[i].ids = NULL;
     }
-    if (a->released)
-        fail_answer(h, a, DLAB_ANSWER_CANCELLED, "");
+    if (a->doom != DLAB_ANSWER_NONE)
+        fail_answer(h, a, a->doom, a->message);
     else if (st != DLAB_OK)
         fail_answer(h, a, st == DLAB_EOOM ? DLAB_ANSWER_FAILED : DLAB_ANSWER_REFUSED, err.msg);
 }
 
-static void drop_released(dlab_host *h)
+static void end_doomed(dlab_host *h)
 {
-    h->released = false;
+    h->doomed = false;
     for (dlab_answer *a = h->live.first, *next; a; a = next) {
         next = a->next;
-        if (a->released) fail_answer(h, a, DLAB_ANSWER_CANCELLED, "");
-    }
-}
-
-/* ---- peers and deadlines -------------------------------------------------------------------------------------------- */
-
-/* A suspended connection is not read, so nobody else would notice that its peer has closed. */
-static void watch_peers(dlab_host *h)
-{
-    size_t n = 0, i = 0;
-    for (const dlab_answer *a = h->live.first; a; a = a->next) n++;
-    if (n > h->cap_polls) {
-        struct pollfd *grown = realloc(h->polls, 2 * n * sizeof *grown);
-        if (!grown) return; /* at the next turn, perhaps */
-        h->polls = grown;
-        h->cap_polls = 2 * n;
-    }
-    for (const dlab_answer *a = h->live.first; a; a = a->next)
-        h->polls[i++] = (struct pollfd){.fd = a->ask.socket, .events = POLLRDHUP};
-    if (n == 0 || poll(h->polls, n, 0) <= 0) return;
-    i = 0;
-    for (dlab_answer *a = h->live.first, *next; a; a = next) {
-        next = a->next;
-        if (h->polls[i++].revents) fail_answer(h, a, DLAB_ANSWER_CANCELLED, "the client went away");
-    }
-}
-
-static void watch(dlab_host *h)
-{
-    const int64_t now = dlab_clock_now_ns(h->opts.clock);
-    if (now - h->watched_ns < WATCH_NS) return;
-    h->watched_ns = now;
-    watch_peers(h);
-    for (dlab_answer *a = h->live.first, *next; a; a = next) {
-        next = a->next;
-        if (now >= a->deadline_ns)
-            fail_answer(h, a, DLAB_ANSWER_TIMEOUT, "the request took longer than the server allows");
+        if (a->doom != DLAB_ANSWER_NONE) fail_answer(h, a, a->doom, a->message);
     }
 }
 
@@ -233,7 +219,7 @@ static dlab_status add_text(dlab_host *h, dlab_answer *a, dlab_choice *c, int32_
     return st;
 }
 
-static void count_token(dlab_host *h, const dlab_answer *a, dlab_choice *c, int64_t now)
+static void count_token(dlab_host *h, dlab_answer *a, dlab_choice *c, int64_t now)
 {
     if (c->n_tokens++ == 0) {
         c->first_ns = now;
@@ -242,7 +228,7 @@ static void count_token(dlab_host *h, const dlab_answer *a, dlab_choice *c, int6
         dlab_histogram_add(&h->stats.itl, seconds(now - c->last_ns));
     }
     c->last_ns = now;
-    h->stats.generated_tokens++;
+    a->completion_tokens++;
 }
 
 /* The end that this token brings, if any. */
@@ -260,17 +246,24 @@ static dlab_status add_token(dlab_host *h, dlab_answer *a, dlab_choice *c, const
     return DLAB_OK;
 }
 
-static dlab_status deliver(dlab_host *h, const dlab_step_token *t, int64_t now, dlab_error *err)
+static void deliver(dlab_host *h, const dlab_step_token *t, int64_t now)
 {
     const int64_t s = t->request / ID_SAMPLES;
     dlab_slot *it = &h->slots[s];
     dlab_answer *a = it->answer;
     dlab_choice *c = &a->choices[it->prompt * (size_t)a->ask.samples + (size_t)(t->request % ID_SAMPLES)];
     if (t->finish != DLAB_FINISH_NONE) it->n_running--;
-    if (c->end != DLAB_ANSWER_NONE) return DLAB_OK; /* a stop string ended it, its siblings go on */
+    h->stats.generated_tokens++;
+    if (c->end != DLAB_ANSWER_NONE || a->doom != DLAB_ANSWER_NONE)
+        return; /* a stop string ended it, its siblings go on */
     dlab_answer_end end;
+    dlab_error err = {0};
     count_token(h, a, c, now);
-    DLAB_TRY(add_token(h, a, c, t, &end, err));
+    if (add_token(h, a, c, t, &end, &err) != DLAB_OK) { /* its own misfortune, the engine is well */
+        dlab_host_doom(h, a, DLAB_ANSWER_FAILED, err.msg);
+        return;
+    }
+    if (c->text.ready > c->shown) add_news(a, c);
     if (end != DLAB_ANSWER_NONE) {
         end_choice(h, a, c, end);
         if (--it->n_open == 0) {
@@ -279,7 +272,6 @@ static dlab_status deliver(dlab_host *h, const dlab_step_token *t, int64_t now, 
         }
     }
     if (a->n_open > 0) tell(a); /* else it is told when its slots are given back */
-    return DLAB_OK;
 }
 
 static void settle(dlab_host *h)
@@ -316,18 +308,24 @@ static dlab_status take_step(dlab_host *h, const dlab_step *step, int64_t began,
     h->stats.steps++;
     h->stats.preemptions += (uint64_t)step->preempted;
     admit(h, step, began);
-    for (int32_t i = 0; i < step->n_tokens; i++) DLAB_TRY(deliver(h, &step->tokens[i], ended, err));
+    h->stats.swapped_out += (uint64_t)step->swapped_out;
+    h->stats.swapped_in += (uint64_t)step->swapped_in;
+    h->stats.swap_bytes += (uint64_t)step->swap_bytes;
+    for (int32_t i = 0; i < step->n_tokens; i++) deliver(h, &step->tokens[i], ended);
     settle(h);
+    h->stats.kv = step->kv;
     return DLAB_OK;
 }
 
 /* ---- the thread ----------------------------------------------------------------------------------------------------- */
 
+/* The cache as it is between steps; a step tells it itself. */
+static void publish_kv(dlab_host *h) { dlab_engine_kv(h->opts.engine, &h->stats.kv); }
+
 static void publish(dlab_host *h)
 {
     dlab_engine_load load;
     dlab_engine_get_load(h->opts.engine, &load);
-    dlab_engine_kv(h->opts.engine, &h->stats.kv);
     h->stats.running = load.running;
     h->stats.waiting = load.waiting;
 }
@@ -340,19 +338,18 @@ static void end_all(dlab_host *h, dlab_answer_end end, const char *message)
         dlab_answer *a = h->mail.first;
         h->waiting -= (int64_t)a->ask.n_prompts;
         h->mail_choices -= (int64_t)a->n_choices;
-        unlink_answer(&h->mail, a);
+        dlab_host_unlink(&h->mail, a);
         dlab_host_append(&h->live, a);
     }
     fail_all(h, end, message);
     publish(h);
+    publish_kv(h);
 }
 
 static void between_steps(dlab_host *h)
 {
     while (h->mail.first) open_letter(h, h->mail.first);
-    if (h->released) drop_released(h);
-    if (h->abort_all) end_all(h, DLAB_ANSWER_SHUTDOWN, "the server is shutting down");
-    watch(h);
+    if (h->doomed) end_doomed(h);
     publish(h);
 }
 
@@ -366,6 +363,7 @@ static void *run(void *arg)
         dlab_error err = {0};
         between_steps(h);
         if (!dlab_engine_busy(h->opts.engine)) {
+            publish_kv(h);
             pthread_cond_wait(&h->work, &h->lock);
             continue;
         }
@@ -394,7 +392,7 @@ dlab_status dlab_host_create(const dlab_host_opts *opts, dlab_host **out, dlab_e
     h->free_slot = h->done_slot = -1;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->work, NULL);
-    publish(h);
+    publish_kv(h);
     if (pthread_create(&h->thread, NULL, run, h) != 0) {
         pthread_cond_destroy(&h->work);
         pthread_mutex_destroy(&h->lock);
@@ -405,17 +403,25 @@ dlab_status dlab_host_create(const dlab_host_opts *opts, dlab_host **out, dlab_e
     return DLAB_OK;
 }
 
-void dlab_host_destroy(dlab_host *h)
+void dlab_host_stop(dlab_host *h)
 {
-    if (!h) return;
+    if (!h || h->stopped) return;
     pthread_mutex_lock(&h->lock);
     h->stop = true;
     pthread_cond_signal(&h->work);
     pthread_mutex_unlock(&h->lock);
     pthread_join(h->thread, NULL);
+    h->stopped = true;
+}
+
+void dlab_host_destroy(dlab_host *h)
+{
+    if (!h) return;
+    dlab_host_stop(h);
     pthread_cond_destroy(&h->work);
     pthread_mutex_destroy(&h->lock);
     free(h->slots);
     free(h->polls);
+    free(h->numbers);
     free(h);
 }

@@ -30,6 +30,7 @@ dlab_status dlab_host_submit(dlab_host *h, dlab_ask *ask, dlab_answer **out, dla
     dlab_status st = a && choices ? check_room(h, ask, err) : DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu answers", n);
     if (st == DLAB_OK) {
         *a = (dlab_answer){.ask = *ask, .choices = choices, .n_choices = n, .n_open = n, .deadline_ns = INT64_MAX};
+        a->number = h->n_asked++;
         if (h->opts.timeout_ns > 0) a->deadline_ns = ask->arrived_ns + h->opts.timeout_ns;
         dlab_host_append(&h->mail, a);
         h->n_answers++;
@@ -54,10 +55,10 @@ void dlab_host_release(dlab_host *h, dlab_answer *a)
     a->released = true;
     a->ask.socket = -1; /* its owner closes it */
     if (a->ended) {
+        dlab_host_unlink(&h->ended, a);
         dlab_host_free_answer(h, a);
     } else {
-        h->released = true;
-        pthread_cond_signal(&h->work);
+        dlab_host_doom(h, a, DLAB_ANSWER_CANCELLED, "");
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -75,32 +76,48 @@ bool dlab_answer_ready(dlab_host *h, dlab_answer *a)
     return ready;
 }
 
-void dlab_answer_take(dlab_host *h, dlab_answer *a, size_t i, dlab_answer_piece *out)
+static void take_choice(dlab_choice *c, dlab_answer_piece *out)
 {
-    pthread_mutex_lock(&h->lock);
-    dlab_choice *c = &a->choices[i];
     out->n = c->text.ready - c->shown;
     out->end = c->told ? DLAB_ANSWER_NONE : c->end;
     out->text = malloc(out->n + 1);
-    if (out->text) {
-        if (out->n) memcpy(out->text, c->text.text + c->shown, out->n);
-        out->text[out->n] = 0;
-        c->shown = c->text.ready;
-        c->told = c->end != DLAB_ANSWER_NONE;
+    if (!out->text) return;
+    if (out->n) memcpy(out->text, c->text.text + c->shown, out->n);
+    out->text[out->n] = 0;
+    c->shown = c->text.ready;
+    c->told = c->end != DLAB_ANSWER_NONE;
+}
+
+static void sum_up(const dlab_answer *a, dlab_answer_sum *out)
+{
+    *out = (dlab_answer_sum){.n_choices = a->n_choices,
+                             .ended = a->ended,
+                             .end = a->failed,
+                             .prompt_tokens = a->prompt_tokens,
+                             .cached_tokens = a->cached_tokens,
+                             .completion_tokens = a->completion_tokens};
+    memcpy(out->message, a->message, sizeof out->message);
+}
+
+size_t dlab_answer_take(dlab_host *h, dlab_answer *a, dlab_answer_piece *pieces, dlab_answer_sum *sum)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&h->lock);
+    for (dlab_choice *c = a->first_new; c; c = c->next_new) {
+        c->is_new = false;
+        pieces[n].choice = (size_t)(c - a->choices);
+        take_choice(c, &pieces[n++]);
     }
+    a->first_new = NULL;
+    sum_up(a, sum);
     pthread_mutex_unlock(&h->lock);
+    return n;
 }
 
 void dlab_answer_get_sum(dlab_host *h, dlab_answer *a, dlab_answer_sum *out)
 {
     pthread_mutex_lock(&h->lock);
-    *out = (dlab_answer_sum){.n_choices = a->n_choices,
-                             .ended = a->ended,
-                             .end = a->failed,
-                             .prompt_tokens = a->prompt_tokens,
-                             .cached_tokens = a->cached_tokens};
-    memcpy(out->message, a->message, sizeof out->message);
-    for (size_t i = 0; i < a->n_choices; i++) out->completion_tokens += a->choices[i].n_tokens;
+    sum_up(a, out);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -112,16 +129,12 @@ void dlab_host_get_stats(dlab_host *h, dlab_serve_stats *out)
     pthread_mutex_unlock(&h->lock);
 }
 
-static void set_flag(dlab_host *h, bool *flag)
+void dlab_host_drain(dlab_host *h)
 {
     pthread_mutex_lock(&h->lock);
-    *flag = true;
-    pthread_cond_signal(&h->work);
+    h->draining = true;
     pthread_mutex_unlock(&h->lock);
 }
-
-void dlab_host_drain(dlab_host *h) { set_flag(h, &h->draining); }
-void dlab_host_abort_all(dlab_host *h) { set_flag(h, &h->abort_all); }
 
 bool dlab_host_draining(dlab_host *h)
 {

@@ -5,25 +5,31 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include "base/grow.h"
+
 #include "harness/serve/host.h"
 
-typedef struct {
+typedef struct dlab_choice {
     dlab_answer_text text;
     size_t shown;
     int64_t n_tokens, first_ns, last_ns;
     dlab_answer_end end;
-    bool told;
+    bool told, is_new;
+    struct dlab_choice *next_new; /* among those with news */
 } dlab_choice;
 
 struct dlab_answer {
     dlab_ask ask;
-    dlab_answer *next, *prev; /* in the mailbox, or among those that have not ended */
+    dlab_answer *next, *prev; /* in the mailbox, among those that have not ended, or among those that have */
+    int64_t number;           /* as they came: lists are in this order, but that of the ended */
     dlab_choice *choices;     /* [n_choices] */
+    dlab_choice *first_new;   /* with news */
     size_t n_choices, n_open;
     int64_t n_slots;     /* that it holds */
-    int64_t deadline_ns; /* INT64_MAX: none */
-    int64_t prompt_tokens, cached_tokens;
+    int64_t deadline_ns; /* of its end, then of its reader; INT64_MAX: none */
+    int64_t prompt_tokens, cached_tokens, completion_tokens;
     bool ended, fresh, asleep, released;
+    dlab_answer_end doom;   /* not NONE: the engine's thread is to end it so, for the reason in `message` */
     dlab_answer_end failed; /* NONE, or why all that was open ended together */
     char message[DLAB_ERROR_MSG];
 };
@@ -47,20 +53,23 @@ struct dlab_host {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work;
-    bool stop, draining, abort_all, released; /* released: among the live ones is one that nobody wants */
+    bool stop, stopped, draining, doomed; /* stopped: the thread is gone; doomed: one of the live is */
     dlab_status status;
     dlab_error error;
-    dlab_answer_list mail, live;
-    int64_t n_answers, waiting, mail_choices; /* waiting: prompts not admitted; those in the mailbox count */
+    dlab_answer_list mail, live, ended;
+    int64_t n_answers, n_asked, waiting, mail_choices; /* waiting: prompts not admitted; those in the mailbox count */
     dlab_slot *slots;
     int64_t n_slots, free_slot, done_slot;
-    int64_t watched_ns;
-    struct pollfd *polls;
-    size_t cap_polls;
     dlab_serve_stats stats;
+    struct pollfd *polls; /* of the thread that watches, with the numbers of their answers */
+    int64_t *numbers;
+    size_t cap_polls, cap_numbers;
 };
 
 void dlab_host_append(dlab_answer_list *l, dlab_answer *a);
+void dlab_host_unlink(dlab_answer_list *l, dlab_answer *a);
+/* Leaves the end of an answer to the engine's thread, which is between steps or will be. */
+void dlab_host_doom(dlab_host *h, dlab_answer *a, dlab_answer_end end, const char *why);
 void dlab_host_free_answer(dlab_host *h, dlab_answer *a);
 
 #endif

@@ -1,5 +1,6 @@
 #include "harness/serve/http.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -8,9 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/grow.h"
 #include "harness/serve/exchange.h"
 
 #define SPARE_CONNECTIONS 64         /* beyond the limit, to be told 503 */
+#define BODIES_MAX        16         /* bodies of the most bytes that are held at once */
 #define DISCARD_MAX       (64 << 20) /* of a body that is refused so much is read, so that the client reads why */
 
 bool dlab_key_equal(const char *key, const char *given)
@@ -36,10 +39,9 @@ static enum MHD_Result get_metrics(dlab_exchange *x)
     dlab_status_count codes[DLAB_HTTP_CODES];
     dlab_http *h = x->http;
     dlab_host_get_stats(h->host, &stats);
-    for (size_t i = 0; i < DLAB_HTTP_CODES; i++)
-        codes[i] = (dlab_status_count){dlab_http_codes[i], atomic_load(&h->n_status[i])};
+    for (size_t i = 0; i < DLAB_HTTP_CODES; i++) codes[i] = (dlab_status_count){dlab_http_codes[i], h->n_status[i]};
     return dlab_reply_text(x, 200, "text/plain; version=0.0.4; charset=utf-8",
-                           dlab_prometheus_text(&stats, codes, DLAB_HTTP_CODES, atomic_load(&h->n_connections)));
+                           dlab_prometheus_text(&stats, codes, DLAB_HTTP_CODES, h->n_connections));
 }
 
 static enum MHD_Result get_models(dlab_exchange *x)
@@ -109,7 +111,7 @@ static bool is_json(const dlab_exchange *x)
     return end == 0 || end == ';' || end == ' ';
 }
 
-/* What an application may send by fetch without asking first is not JSON: so no web page can use a server on loopback. */
+/* What a page of another origin may send without asking first is not JSON. */
 static dlab_status check_body(dlab_exchange *x)
 {
     const int64_t most = x->http->opts.max_body;
@@ -123,6 +125,29 @@ static dlab_status check_body(dlab_exchange *x)
     return DLAB_OK;
 }
 
+static bool is_loopback_name(const char *name)
+{
+    struct in_addr v4;
+    if (strcasecmp(name, "localhost") == 0 || strcmp(name, "[::1]") == 0) return true;
+    return inet_pton(AF_INET, name, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
+}
+
+/* A page may have given its own name to this machine's address, which makes us its own origin (DNS rebinding): its name then
+ * stands in Host. Who asks for a key need not care. */
+static bool is_own_host(const dlab_exchange *x)
+{
+    const dlab_http *h = x->http;
+    const char *given = MHD_lookup_connection_value(x->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    char name[256];
+    if (!h->loopback || h->opts.key || !given) return true; /* every browser sends one */
+    const char *bracket = strchr(given, ']'), *colon = strchr(bracket ? bracket : given, ':');
+    const size_t n = colon ? (size_t)(colon - given) : strlen(given);
+    if (n >= sizeof name) return false;
+    memcpy(name, given, n);
+    name[n] = 0;
+    return is_loopback_name(name) || strcasecmp(name, h->opts.host) == 0;
+}
+
 static dlab_status check_request(dlab_exchange *x, const char *url, const char *method)
 {
     const dlab_http *h = x->http;
@@ -132,7 +157,11 @@ static dlab_status check_request(dlab_exchange *x, const char *url, const char *
     if (header > (size_t)h->opts.max_header)
         return dlab_api_fail(&x->error, 431, NULL, NULL, "the header has %zu bytes, %lld at most are taken", header,
                              (long long)h->opts.max_header);
-    if (!monitored && atomic_load(&h->n_connections) > h->opts.max_connections)
+    if (!is_own_host(x))
+        return dlab_api_fail(&x->error, 403, "host_not_allowed", NULL,
+                             "this server is for this machine, and the header Host names another: localhost, 127.0.0.1 "
+                             "and [::1] are taken");
+    if (!monitored && dlab_exchange_is_extra(x))
         return dlab_api_fail(&x->error, 503, "too_many_connections", NULL,
                              "%lld connections are open already: try again later", (long long)h->opts.max_connections);
     if (h->opts.key && strncmp(url, "/v1/", 4) == 0 && !has_key(x))
@@ -147,6 +176,25 @@ static dlab_status check_request(dlab_exchange *x, const char *url, const char *
 
 /* ---- the body ------------------------------------------------------------------------------------------------------- */
 
+/* Room for a body of `want` bytes, or an error. */
+static bool has_room(dlab_exchange *x, size_t want)
+{
+    dlab_http *h = x->http;
+    const size_t before = x->cap_body;
+    if (want <= before) return true;
+    char *grown = NULL;
+    if (h->body_bytes - before + want <= BODIES_MAX * (size_t)h->opts.max_body)
+        grown = dlab_grow(x->body, want, &x->cap_body, 1);
+    if (!grown) {
+        dlab_api_fail(&x->error, 503, "no_memory", NULL, "no memory for a body of %zu bytes now: try again later",
+                      want);
+        return false;
+    }
+    x->body = grown;
+    h->body_bytes += x->cap_body - before;
+    return true;
+}
+
 static void add_body(dlab_exchange *x, const char *data, size_t n)
 {
     const size_t most = (size_t)x->http->opts.max_body;
@@ -157,16 +205,7 @@ static void add_body(dlab_exchange *x, const char *data, size_t n)
                       most);
         return;
     }
-    if (x->n_body + n > x->cap_body) {
-        const size_t want = x->n_body + n, cap = x->length > want ? (size_t)x->length : 2 * want;
-        char *grown = realloc(x->body, cap);
-        if (!grown) {
-            dlab_api_fail(&x->error, 503, NULL, NULL, "no memory for a body of %zu bytes", want);
-            return;
-        }
-        x->body = grown;
-        x->cap_body = cap;
-    }
+    if (!has_room(x, x->n_body + n)) return;
     memcpy(x->body + x->n_body, data, n);
     x->n_body += n;
 }
@@ -209,12 +248,16 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **ctx, enum M
 static void on_connection(void *cls, struct MHD_Connection *c, void **ctx, enum MHD_ConnectionNotificationCode what)
 {
     (void)c;
-    (void)ctx;
     dlab_http *h = cls;
-    if (what == MHD_CONNECTION_NOTIFY_STARTED)
-        atomic_fetch_add(&h->n_connections, 1);
-    else
-        atomic_fetch_sub(&h->n_connections, 1);
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const bool extra = h->n_connections - h->n_extra >= h->opts.max_connections;
+        *ctx = extra ? h : NULL; /* the mark of dlab_exchange_is_extra */
+        h->n_connections++;
+        h->n_extra += extra;
+    } else {
+        h->n_connections--;
+        h->n_extra -= *ctx != NULL;
+    }
 }
 
 /* ---- start and end -------------------------------------------------------------------------------------------------- */
@@ -231,11 +274,22 @@ static int listen_on(const struct addrinfo *a)
     return -1;
 }
 
+static bool is_loopback(const struct sockaddr_storage *bound)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    memcpy(&v4, bound, sizeof v4);
+    memcpy(&v6, bound, sizeof v6);
+    if (bound->ss_family == AF_INET) return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+    return bound->ss_family == AF_INET6 && (IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) ||
+                                            (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) && v6.sin6_addr.s6_addr[12] == 127));
+}
+
 static dlab_status open_socket(dlab_http *h, int *fd, dlab_error *err)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *all = NULL;
-    struct sockaddr_storage bound;
+    struct sockaddr_storage bound = {0};
     socklen_t size = sizeof bound;
     char port[16], shown[16];
     snprintf(port, sizeof port, "%d", h->opts.port);
@@ -251,6 +305,7 @@ static dlab_status open_socket(dlab_http *h, int *fd, dlab_error *err)
     if (getsockname(*fd, (struct sockaddr *)&bound, &size) == 0 &&
         getnameinfo((struct sockaddr *)&bound, size, NULL, 0, shown, sizeof shown, NI_NUMERICSERV) == 0)
         h->port = (int)strtol(shown, NULL, 10);
+    h->loopback = is_loopback(&bound);
     return DLAB_OK;
 }
 
@@ -292,3 +347,4 @@ void dlab_http_stop(dlab_http *h)
 }
 
 int dlab_http_port(const dlab_http *h) { return h->port; }
+bool dlab_http_is_loopback(const dlab_http *h) { return h->loopback; }

@@ -20,9 +20,10 @@ typedef struct {
 /* api and host are borrowed. */
 dlab_status dlab_http_start(const dlab_http_opts *opts, dlab_api *api, dlab_host *host, dlab_http **out,
                             dlab_error *err);
-/* Closes all connections. No answer may be running any more (dlab_host_abort_all). */
+/* Closes all connections. No answer may be running any more (dlab_host_stop). */
 void dlab_http_stop(dlab_http *h);
 int dlab_http_port(const dlab_http *h);
+bool dlab_http_is_loopback(const dlab_http *h); /* nobody else's machine can reach it */
 
 /* Whether two keys are the same, in a time that says nothing of where they differ. */
 bool dlab_key_equal(const char *key, const char *given);

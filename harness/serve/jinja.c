@@ -92,6 +92,7 @@ static void put_data(reader *r, const char *text, size_t n, bool before_block, b
 
 static dlab_status read_string(reader *r, dlab_error *err)
 {
+    static const char escapes[] = "\\'\"ntr", means[] = "\\'\"\n\t\r";
     const size_t start = r->at;
     const char quote = r->text[r->at++];
     char *plain = malloc(r->n - r->at + 1);
@@ -100,14 +101,19 @@ static dlab_status read_string(reader *r, dlab_error *err)
     while (r->at < r->n && r->text[r->at] != quote) {
         char c = r->text[r->at++];
         if (c == '\\' && r->at < r->n) {
-            c = r->text[r->at++];
-            c = c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c;
+            const char *known = memchr(escapes, r->text[r->at], sizeof escapes - 1);
+            if (!known) break;
+            c = means[known - escapes];
+            r->at++;
         }
         plain[n++] = c;
     }
-    const bool ended = r->at < r->n;
+    const bool ended = r->at < r->n && r->text[r->at] == quote;
     if (ended) put_text(r->out, plain, n);
     free(plain);
+    if (!ended && r->at < r->n)
+        return DLAB_FAIL(err, DLAB_EFORMAT, "chat template, byte %zu: an escape that is not built: \\ and one of %s",
+                         r->at - 1, escapes);
     if (!ended) return DLAB_FAIL(err, DLAB_EFORMAT, "chat template, byte %zu: a string that does not end", start);
     r->at++;
     return DLAB_OK;

@@ -23,7 +23,7 @@ typedef struct {
     size_t n, n_bytes;
 } dlab_jinja;
 
-/* DLAB_EFORMAT: a tag, string or comment that does not end. */
+/* DLAB_EFORMAT: a tag, string or comment that does not end, or an escape other than those of quotes, \\, \n, \t and \r. */
 dlab_status dlab_jinja_read(const char *text, size_t n, dlab_jinja *out, dlab_error *err);
 void dlab_jinja_free(dlab_jinja *j);
 

@@ -15,6 +15,7 @@ typedef struct {
     dlab_api_error *e;
     const char *name; /* of the parameter in hand */
     int64_t max_new;  /* −1: not said */
+    int64_t min_new;
     bool ignore_eos, seeded;
 } reading;
 
@@ -75,6 +76,20 @@ static dlab_status set_max_tokens(reading *r, const json_t *v)
     if (r->max_new > 0 && r->max_new != n)
         return dlab_api_fail(r->e, 400, NULL, r->name, "max_tokens and max_completion_tokens contradict each other");
     r->max_new = n;
+    return DLAB_OK;
+}
+
+static dlab_status set_min_tokens(reading *r, const json_t *v) { return read_int(r, v, 0, INT32_MAX, &r->min_new); }
+
+/* As vLLM has it: what is lower goes first. */
+static dlab_status set_priority(reading *r, const json_t *v)
+{
+    int64_t priority = 0;
+    DLAB_TRY(read_int(r, v, -INT32_MAX, INT32_MAX, &priority));
+    if (priority != 0 && !r->api->by_priority)
+        return dlab_api_fail(r->e, 400, "unsupported_parameter", "priority",
+                             "priority: this server does not go by it (--set batch.policy=priority)");
+    r->q->ask.priority = (int32_t)-priority;
     return DLAB_OK;
 }
 
@@ -161,6 +176,8 @@ static const param params[] = {
     {"stream", BOTH, set_stream, NULL},
     {"stream_options", BOTH, set_stream_options, NULL},
     {"ignore_eos", BOTH, set_ignore_eos, NULL},
+    {"min_tokens", BOTH, set_min_tokens, NULL},
+    {"priority", BOTH, set_priority, NULL},
     {"user", BOTH, NULL, NULL},
     {"metadata", BOTH, NULL, NULL},
     {"safety_identifier", BOTH, NULL, NULL},
@@ -176,7 +193,6 @@ static const param params[] = {
     {"repetition_penalty", BOTH, NULL, "[1]"},
     {"logit_bias", BOTH, NULL, "[{}]"},
     {"min_p", BOTH, NULL, "[0]"},
-    {"min_tokens", BOTH, NULL, "[0]"},
     {"stop_token_ids", BOTH, NULL, "[[]]"},
     {"tools", CHAT, NULL, "[[]]"},
     {"tool_choice", CHAT, NULL, "[\"none\", \"auto\"]"},
@@ -232,6 +248,17 @@ static dlab_status read_param(reading *r, int where, const json_t *v)
                          strcmp(p->neutral, "[]") == 0 ? "" : ", but for the value that asks for nothing");
 }
 
+/* Nothing is kept from ending an answer; so many tokens come by themselves where nothing but max_tokens ends one. */
+static dlab_status check_min_tokens(const reading *r, const dlab_ask *ask)
+{
+    bool met = r->min_new == 0 || (r->ignore_eos && ask->stops.count == 0);
+    for (size_t i = 0; i < ask->n_prompts && met; i++) met = r->min_new <= ask->prompts[i].max_new;
+    if (met) return DLAB_OK;
+    return dlab_api_fail(
+        r->e, 400, "unsupported_parameter", "min_tokens",
+        "min_tokens is not built, but for 0 and, up to max_tokens, beside ignore_eos: true without stop");
+}
+
 static dlab_status read_all(reading *r, json_t *body, dlab_question *q)
 {
     const int where = q->chat ? CHAT : TEXT;
@@ -248,6 +275,7 @@ static dlab_status read_all(reading *r, json_t *body, dlab_question *q)
     if (!asked) return dlab_api_fail(r->e, 400, "missing_required_parameter", what, "%s is missing", what);
     DLAB_TRY(q->chat ? dlab_api_read_messages(r->api, asked, r->max_new, &q->ask, r->e)
                      : dlab_api_read_prompts(r->api, asked, r->max_new, &q->ask, r->e));
+    DLAB_TRY(check_min_tokens(r, &q->ask));
     if (q->ask.n_prompts * (size_t)q->ask.samples > DLAB_API_CHOICES)
         return dlab_api_fail(r->e, 400, NULL, "n",
                              "%zu prompts with %d answers each: %d answers at most in one request", q->ask.n_prompts,
@@ -267,7 +295,7 @@ static void set_ends(const reading *r, dlab_question *q)
 static void set_identity(reading *r, dlab_question *q)
 {
     struct timespec now;
-    const uint64_t number = atomic_fetch_add(&r->api->n_requests, 1);
+    const uint64_t number = r->api->n_requests++;
     uint64_t state = r->api->seed + number;
     const uint64_t drawn = dlab_splitmix64(&state);
     if (!r->seeded) q->ask.seed = drawn;

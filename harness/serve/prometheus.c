@@ -48,7 +48,7 @@ static void histogram(FILE *f, const char *name, const char *help, const dlab_hi
         below += h->count[i];
         fprintf(f, "%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], (unsigned long long)below);
     }
-    fprintf(f, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.9g\n%s_count %llu\n", name, (unsigned long long)h->n, name,
+    fprintf(f, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.17g\n%s_count %llu\n", name, (unsigned long long)h->n, name,
             h->sum, name, (unsigned long long)h->n);
 }
 
@@ -91,6 +91,9 @@ static void counters(FILE *f, const dlab_serve_stats *s, const dlab_status_count
     counter(f, "dlab_prompt_tokens_cached_total", "Those of them that were in the prefix cache.", s->cached_tokens);
     counter(f, "dlab_generation_tokens_total", "Tokens generated.", s->generated_tokens);
     counter(f, "dlab_preemptions_total", "Sequences that gave their place back before they ended.", s->preemptions);
+    counter(f, "dlab_swapped_out_total", "Those of them that were copied out.", s->swapped_out);
+    counter(f, "dlab_swapped_in_total", "Sequences that were copied back.", s->swapped_in);
+    counter(f, "dlab_swap_bytes_total", "Bytes copied both ways.", s->swap_bytes);
     counter(f, "dlab_engine_steps_total", "Steps of the engine.", s->steps);
 }
 

@@ -48,10 +48,7 @@ char *dlab_api_response(const dlab_api *api, const dlab_question *q, const dlab_
 
 static char *event(const dlab_api *api, const dlab_question *q, json_t *choices, json_t *usage)
 {
-    char *json = document(api, q, true, choices, usage), *text = NULL;
-    if (json && asprintf(&text, "data: %s\n\n", json) < 0) text = NULL;
-    free(json);
-    return text;
+    return dlab_api_event(document(api, q, true, choices, usage));
 }
 
 static char *choice_event(const dlab_api *api, const dlab_question *q, size_t choice, json_t *said, dlab_answer_end end)

@@ -37,6 +37,7 @@ typedef struct {
     uint64_t ended[DLAB_ANSWER_END_N];          /* choices */
     uint64_t refused_full;                      /* requests that found the queue full */
     uint64_t prompt_tokens, cached_tokens, generated_tokens, preemptions, steps;
+    uint64_t swapped_out, swapped_in, swap_bytes;
     int64_t running, waiting;
     dlab_kv_stats kv;
 } dlab_serve_stats;

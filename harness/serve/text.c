@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+
 dlab_status dlab_stops_add(dlab_stops *s, const char *text, size_t n, dlab_error *err)
 {
     char *copy = malloc(n);
@@ -111,13 +113,9 @@ dlab_status dlab_answer_text_add(dlab_answer_text *t, const dlab_stops *stops, c
 {
     if (t->stopped || n == 0) return DLAB_OK;
     const size_t want = t->n + 3 * (n + 4); /* each byte may become U+FFFD */
-    if (want > t->cap) {
-        const size_t cap = want > 2 * t->cap ? want : 2 * t->cap;
-        char *grown = realloc(t->text, cap);
-        if (!grown) return DLAB_FAIL(err, DLAB_EOOM, "no memory for an answer of %zu bytes", want);
-        t->text = grown;
-        t->cap = cap;
-    }
+    char *grown = dlab_grow(t->text, want, &t->cap, 1);
+    if (!grown) return DLAB_FAIL(err, DLAB_EOOM, "no memory for an answer of %zu bytes", want);
+    t->text = grown;
     for (size_t i = 0; i < n && !t->stopped; i++) take_byte(t, stops, (unsigned char)bytes[i]);
     t->ready = t->stopped ? t->n : held_from(t, stops);
     return DLAB_OK;

@@ -49,7 +49,7 @@ static dlab_status change_value(const dlab_spec_build *b, const dlab_spec_scope 
         }
     }
     DLAB_TRY(dlab_spec_expect(b, key, value, DLAB_YAML_SCALAR, err));
-    if (f.reserved) return dlab_spec_check_reserved(b, f.reserved, value->text, at, err);
+    if (f.reserved) return dlab_spec_fail_reserved(b, f.reserved, at, err);
     dlab_spec_assign *more = realloc(out->items, (out->n + 1) * sizeof *more);
     if (!more) return DLAB_FAIL(err, DLAB_EOOM, "experiment: no memory for an entry");
     out->items = more;

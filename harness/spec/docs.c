@@ -104,14 +104,18 @@ static const char workload_text[] =
     "- **batch**: all at once, when the clock starts.\n"
     "- **closed**: `concurrency` are in flight. The next is sent when one ends, after `think`. With `duration` and no "
     "`requests`,\n"
-    "  4096 conversations are prepared; a run that uses them up ends early, which its end shows.\n"
+    "  4096 conversations are prepared, or 64 for each of `concurrency` where that is more; a run that uses them up "
+    "ends early,\n"
+    "  with a warning.\n"
     "- **open**: `rate` a second, whatever the target does; a request's time is when it should have come, even where "
     "it was sent\n"
     "  late. A constant rate starts at 0; a drawn one starts with its first gap. Gaps are drawn for a rate of 1 and "
     "mapped through\n"
     "  the rate's integral, ramp or not, and are never stretched to fill the duration. With `requests` and `duration`, "
     "whichever\n"
-    "  ends first. With `turns`, conversations arrive at the rate and their later turns follow the answers.\n"
+    "  ends first. A prompts file that has fewer than come in the duration ends the run early, with a warning. With "
+    "`turns`,\n"
+    "  conversations arrive at the rate and their later turns follow the answers.\n"
     "- **trace**: Mooncake's JSONL. The first line's time is the run's start; times must not fall. A hash stands for "
     "512 tokens,\n"
     "  drawn from `seed` and the hash alone, so that prompts that begin with equal hashes begin with equal tokens; the "
@@ -145,8 +149,9 @@ static const char workload_text[] =
     "prefix groups and\n"
     "priorities), and the plan's `sample.seed` for the answers. A change in one changes nothing that the others draw, "
     "and what a\n"
-    "request draws depends on its seed and its number alone. Warm-up has the same lengths and times with other "
-    "tokens.\n"
+    "request draws depends on its seed and its number alone. Warm-up has the same lengths with other "
+    "tokens;\n"
+    "unless it is a batch it sends `concurrency` conversations (closed), or as many as fill `batch.size`, at once.\n"
     "\n"
     "Files are found as the process sees them, and their contents are part of what identifies a run: a run is done "
     "again when a\n"
@@ -241,8 +246,7 @@ static void print_reserved(FILE *f)
         if (shown) {
             fprintf(f, "| `%s` | %s |\n", r[i].key, list);
         } else if (!p) {
-            fprintf(f, "| `%s` | the key itself%s%s%s |\n", r[i].key, r[i].built && r[i].built[0] ? ", but for `" : "",
-                    r[i].built ? r[i].built : "", r[i].built && r[i].built[0] ? "`" : "");
+            fprintf(f, "| `%s` | the key itself |\n", r[i].key);
         }
     }
 }

@@ -27,7 +27,7 @@ static const dlab_spec_reserved *reserved_key(const char *key)
     size_t n;
     const dlab_spec_reserved *r = dlab_spec_reserved_words(&n);
     for (size_t i = 0; i < n; i++) {
-        if (r[i].built && strcmp(r[i].key, key) == 0) return &r[i];
+        if (!r[i].words[0] && strcmp(r[i].key, key) == 0) return &r[i];
     }
     return NULL;
 }

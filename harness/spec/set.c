@@ -26,7 +26,6 @@ dlab_status dlab_spec_plan_set(dlab_plan *plan, const char *assignment, dlab_err
                              r->key, eq + 1);
         }
         if (dlab_param_find(params, n_params, r->key)) break;
-        if (r->built && r->built[0] && strcmp(r->built, eq + 1) == 0) return DLAB_OK;
         return DLAB_FAIL(err, DLAB_ENOTBUILT, "%s is not built in this version; leave the key out", r->key);
     }
     return dlab_plan_set(plan, assignment, err);

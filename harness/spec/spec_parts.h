@@ -18,10 +18,8 @@ const dlab_spec_word *dlab_spec_words(size_t *n);
 
 /* Words of the design that this version has not built. */
 typedef struct {
-    const char *key; /* "kv.store" */
-    const char
-        *built; /* keys that do not exist yet: the one value that says what is done today; NULL: keys that exist */
-    const char *words[8];
+    const char *key;      /* "kv.store" */
+    const char *words[8]; /* none: the key itself is not built */
 } dlab_spec_reserved;
 const dlab_spec_reserved *dlab_spec_reserved_words(size_t *n);
 
@@ -136,9 +134,9 @@ void dlab_spec_key_free(dlab_spec_key *k);
 /* The text that dlab_param_print gives for a value, so that 64 and 064 are one value. *out is malloc'd. */
 dlab_status dlab_spec_value(const dlab_spec_build *b, const dlab_spec_found *f, const char *text, dlab_spec_place at,
                             char **out, dlab_error *err);
-/* A reserved key accepts the one value that says what is done today. */
-dlab_status dlab_spec_check_reserved(const dlab_spec_build *b, const dlab_spec_reserved *r, const char *text,
-                                     dlab_spec_place at, dlab_error *err);
+/* That the key itself is not built. */
+dlab_status dlab_spec_fail_reserved(const dlab_spec_build *b, const dlab_spec_reserved *r, dlab_spec_place at,
+                                    dlab_error *err);
 /* A value or a list of values; set: the --set string they come from, or NULL. out must be freed on failure too. */
 dlab_status dlab_spec_values(const dlab_spec_build *b, const dlab_spec_found *f, const char *name,
                              const dlab_yaml_node *node, const char *set, dlab_spec_key *out, dlab_error *err);

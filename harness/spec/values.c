@@ -53,15 +53,10 @@ static dlab_status value_check_built(const dlab_spec_build *b, const dlab_param 
     return DLAB_OK;
 }
 
-dlab_status dlab_spec_check_reserved(const dlab_spec_build *b, const dlab_spec_reserved *r, const char *text,
-                                     dlab_spec_place at, dlab_error *err)
+dlab_status dlab_spec_fail_reserved(const dlab_spec_build *b, const dlab_spec_reserved *r, dlab_spec_place at,
+                                    dlab_error *err)
 {
-    if (r->built[0] && strcmp(r->built, text) == 0) return DLAB_OK;
-    if (!r->built[0]) {
-        return dlab_spec_fail(b, DLAB_ENOTBUILT, at, err, "%s is not built in this version; leave the key out", r->key);
-    }
-    return dlab_spec_fail(b, DLAB_ENOTBUILT, at, err, "%s: %.60s is not built in this version; built is %s", r->key,
-                          text, r->built);
+    return dlab_spec_fail(b, DLAB_ENOTBUILT, at, err, "%s is not built in this version; leave the key out", r->key);
 }
 
 /* The text that dlab_param_print gives for a value, so that 64 and 064 are one value. */
@@ -145,12 +140,9 @@ dlab_status dlab_spec_values(const dlab_spec_build *b, const dlab_spec_found *f,
         if (item->kind != DLAB_YAML_SCALAR) {
             return dlab_spec_fail(b, DLAB_EFORMAT, item_at, err, "%s: expected single values in the list", name);
         }
-        if (f->reserved) {
-            DLAB_TRY(dlab_spec_check_reserved(b, f->reserved, item->text, item_at, err));
-        } else {
-            DLAB_TRY(dlab_spec_value(b, f, item->text, item_at, &out->values[i], err));
-            out->n = i + 1;
-        }
+        if (f->reserved) return dlab_spec_fail_reserved(b, f->reserved, item_at, err);
+        DLAB_TRY(dlab_spec_value(b, f, item->text, item_at, &out->values[i], err));
+        out->n = i + 1;
     }
     size_t again;
     DLAB_TRY(value_repeated(out->values, out->n, &again, err));

@@ -178,7 +178,9 @@ const dlab_param *dlab_measure_params(size_t *n)
     static const dlab_param table[] = {
         INT(dlab_measure, "measure.repeats", repeats, "5", 1, 10000, "measured runs of each point"),
         INT(dlab_measure, "measure.warmup", warmup, "1", 0, 100,
-            "runs of the measured shape before each point's first repeat, thrown away"),
+            "runs of the measured shape before each point's first repeat, thrown away; closed: workload.concurrency of "
+            "its "
+            "conversations, open and trace: as many as fill batch.size, sent at once"),
         CHOICE(dlab_measure, "measure.order", order, "interleaved", measure_orders,
                "interleaved: one round over all points a repeat, so that a machine that slows down harms all points "
                "alike; grouped: all repeats of a point together; random: shuffled by measure.seed"),
@@ -198,8 +200,9 @@ const dlab_param *dlab_measure_params(size_t *n)
         TIME(dlab_measure, "measure.slo_e2e", slo_e2e_ns, "0s",
              "goodput counts requests that ended within this; 0s: any"),
         BOOL(dlab_measure, "measure.keep_cache", keep_cache, "false",
-             "cached prefixes stay from one run of a point to its next, warm-up included; otherwise each run starts "
-             "with none"),
+             "cached prefixes stay from one run of a point to its next, but for those of its warm-up; otherwise each "
+             "run "
+             "starts with none"),
         INT(dlab_measure, "measure.ppl_chunks", ppl_chunks, "0", 0, 1000000,
             "pieces of text scored for perplexity on each point's first repeat; 0: no quality pass"),
         INT(dlab_measure, "measure.ppl_context", ppl_context, "512", 2, 1048576, "tokens of such a piece"),
@@ -279,13 +282,13 @@ const dlab_spec_word *dlab_spec_words(size_t *n)
 const dlab_spec_reserved *dlab_spec_reserved_words(size_t *n)
 {
     static const dlab_spec_reserved table[] = {
-        {"device", NULL, {"cuda", "sim"}},
-        {"weights.dtype", NULL, {"f32", "f16", "bf16", "int8", "fp8", "int4"}},
-        {"compute", NULL, {"f16"}},
-        {"attention.pattern", NULL, {"sink_window", "topk_pages"}},
-        {"attention.key_rank", "", {NULL}},
-        {"weights.keep", "", {NULL}},
-        {"weights.outlier_threshold", "", {NULL}},
+        {"device", {"cuda", "sim"}},
+        {"weights.dtype", {"f32", "f16", "bf16", "int8", "fp8", "int4"}},
+        {"compute", {"f16"}},
+        {"attention.pattern", {"sink_window", "topk_pages"}},
+        {"attention.key_rank", {NULL}},
+        {"weights.keep", {NULL}},
+        {"weights.outlier_threshold", {NULL}},
     };
     *n = NELEMS(table);
     return table;

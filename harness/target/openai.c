@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/grow.h"
 #include "base/text.h"
 #include "harness/remote/answer.h"
 #include "harness/remote/body.h"
@@ -16,18 +17,22 @@
 #define SLICE_NS  100000000           /* a wait is never longer, so that interruptions are seen */
 #define BODY_MAX  ((uint64_t)1 << 28) /* bytes of one answer, JSON and all */
 #define ERROR_MAX 400                 /* bytes kept of the answer to a refused request */
-#define NOTES_MAX 4                   /* reasons told */
+#define NOTES_MAX 4                   /* reasons told … */
+#define NOTE_MAX  160                 /* … and bytes of each */
+#define LINGER_NS 250000000           /* for a body to end that has said [DONE], so that its connection serves again */
 
 typedef struct openai openai;
 
 /* One request and the handle that carries it. */
 typedef struct stream {
     struct stream *prev, *next; /* of the live ones, or of the free ones (next alone) */
+    struct stream *next_done;
     openai *owner;
     CURL *easy;
-    int64_t id, last_ns; /* last_ns: when its last bytes came; 0: none came yet */
+    int64_t id, last_ns; /* last_ns: when its last bytes came; before any, when it was sent */
     uint64_t received;
     long status;
+    bool told; /* its end was reported: [DONE] came, and only the end of the body is waited for */
     char *body;
     dlab_sse sse;
     dlab_answer answer;
@@ -44,17 +49,18 @@ struct openai {
     dlab_server server;
     dlab_body body;
     dlab_loop *loop;
-    stream *live, *unused;
-    int64_t next_silence_ns; /* before it no stream can have been silent for too long */
-    dlab_step_token *tokens; /* [n_tokens], with their times; those of the step that was handed out last */
+    stream *live, *unused, *done; /* done: those of the live ones that said [DONE] and are not told yet */
+    size_t n_untold;              /* of the live ones */
+    int64_t next_check_ns;        /* before it no stream can have been silent for too long */
+    dlab_step_token *tokens;      /* [n_tokens], with their times; those of the step that was handed out last */
     int64_t *token_ns;
-    size_t n_tokens, cap_tokens;
+    size_t n_tokens, cap_tokens, cap_times;
     dlab_target_end *ends;
     size_t n_ends, cap_ends;
     dlab_answer_tokens scratch; /* of one answer */
     dlab_status st;             /* of what happened in a callback; err has it */
     dlab_error err;
-    char notes[NOTES_MAX][DLAB_ERROR_MSG];
+    char notes[NOTES_MAX][NOTE_MAX + 4];
     size_t n_notes;
 };
 
@@ -64,38 +70,24 @@ static openai *openai_of(dlab_target *t) { return (openai *)t; }
 
 /* ---- what happens to a request ---------------------------------------------------------------------------------------- */
 
-static bool reserve(void **list, size_t need, size_t cap, size_t size)
-{
-    void *more = need > cap ? realloc(*list, need * size) : *list;
-    if (more) *list = more;
-    return more != NULL;
-}
-
-/* How many to have room for, so that growing is rare. */
-static size_t room(size_t need, size_t cap) { return need <= cap ? cap : need + need / 2 + 16; }
-
 static dlab_status add_end(openai *t, const dlab_target_end *e, dlab_error *err)
 {
-    const size_t cap = room(t->n_ends + 1, t->cap_ends);
-    void *ends = t->ends;
-    bool ok = reserve(&ends, cap, t->cap_ends, sizeof *t->ends);
+    void *ends = dlab_grow(t->ends, t->n_ends + 1, &t->cap_ends, sizeof *t->ends);
+    if (!ends) return DLAB_FAIL(err, DLAB_EOOM, "no memory for the ends of requests");
     t->ends = ends;
-    if (!ok) return DLAB_FAIL(err, DLAB_EOOM, "no memory for the ends of requests");
-    t->cap_ends = cap;
     t->ends[t->n_ends++] = *e;
     return DLAB_OK;
 }
 
 static dlab_status add_tokens(openai *t, int64_t id, int64_t total, dlab_finish finish, dlab_error *err)
 {
-    const size_t n = t->scratch.n, cap = room(t->n_tokens + n, t->cap_tokens);
-    void *tokens = t->tokens, *times = t->token_ns;
-    bool ok = reserve(&tokens, cap, t->cap_tokens, sizeof *t->tokens);
-    ok = reserve(&times, cap, t->cap_tokens, sizeof *t->token_ns) && ok;
-    t->tokens = tokens;
-    t->token_ns = times;
-    if (!ok) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu tokens", n);
-    t->cap_tokens = cap;
+    const size_t n = t->scratch.n;
+    if (n == 0) return DLAB_OK;
+    void *tokens = dlab_grow(t->tokens, t->n_tokens + n, &t->cap_tokens, sizeof *t->tokens);
+    if (tokens) t->tokens = tokens;
+    void *times = dlab_grow(t->token_ns, t->n_tokens + n, &t->cap_times, sizeof *t->token_ns);
+    if (times) t->token_ns = times;
+    if (!tokens || !times) return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu tokens", n);
     for (size_t i = 0; i < n; i++, t->n_tokens++) {
         const bool last = t->scratch.items[i].index + 1 == total;
         t->tokens[t->n_tokens] = (dlab_step_token){.request = id,
@@ -107,8 +99,15 @@ static dlab_status add_tokens(openai *t, int64_t id, int64_t total, dlab_finish 
     return DLAB_OK;
 }
 
-static dlab_status serve(openai *t, const stream *s, dlab_error *err)
+static void set_told(openai *t, stream *s)
 {
+    s->told = true;
+    t->n_untold--;
+}
+
+static dlab_status serve(openai *t, stream *s, dlab_error *err)
+{
+    set_told(t, s);
     const dlab_answer *a = &s->answer;
     int64_t total = -1;
     /* servers that do not say why they stopped say [DONE] */
@@ -129,15 +128,18 @@ static dlab_status serve(openai *t, const stream *s, dlab_error *err)
 static void note(openai *t, const char *text)
 {
     if (!t->remote.tell || t->n_notes == NOTES_MAX) return;
+    char *short_text = t->notes[t->n_notes];
+    dlab_text_copy(short_text, NOTE_MAX + 1, text);
+    if (strlen(short_text) < strlen(text)) memcpy(short_text + strlen(short_text), "…", sizeof "…");
     for (size_t i = 0; i < t->n_notes; i++)
-        if (strcmp(t->notes[i], text) == 0) return;
-    snprintf(t->notes[t->n_notes++], sizeof t->notes[0], "%s", text);
-    t->remote.tell(t->remote.tell_ctx, text);
+        if (strcmp(t->notes[i], short_text) == 0) return;
+    t->n_notes++;
+    t->remote.tell(t->remote.tell_ctx, short_text);
 }
 
-static dlab_status fail(openai *t, const stream *s, dlab_failure why, dlab_error *err, const char *fmt, ...)
+static dlab_status fail(openai *t, stream *s, dlab_failure why, dlab_error *err, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-static dlab_status fail(openai *t, const stream *s, dlab_failure why, dlab_error *err, const char *fmt, ...)
+static dlab_status fail(openai *t, stream *s, dlab_failure why, dlab_error *err, const char *fmt, ...)
 {
     char text[DLAB_ERROR_MSG];
     va_list args;
@@ -148,6 +150,7 @@ static dlab_status fail(openai *t, const stream *s, dlab_failure why, dlab_error
         if ((unsigned char)*c < ' ') *c = ' ';
     dlab_text_copy(text, sizeof text, text);
     note(t, text);
+    set_told(t, s);
     const dlab_target_end e = {.id = s->id,
                                .failure = why,
                                .http_status = (int32_t)s->status,
@@ -171,6 +174,16 @@ static dlab_status on_event(void *ctx, const char *data, size_t n, dlab_error *e
     return dlab_answer_event(&a->s->answer, data, n, a->now_ns, err);
 }
 
+/* [DONE] is the end of an answer, though the server may not end the body as soon. It is told after the callback, which may
+ * come between two steps, too. */
+static void add_done(stream *s)
+{
+    openai *t = s->owner;
+    s->next_done = t->done;
+    t->done = s;
+    if (s->last_ns + LINGER_NS < t->next_check_ns) t->next_check_ns = s->last_ns + LINGER_NS;
+}
+
 /* Bytes of an answer. Anything but all of them ends the transfer. */
 static size_t on_bytes(char *bytes, size_t one, size_t n, void *ctx)
 {
@@ -190,7 +203,10 @@ static size_t on_bytes(char *bytes, size_t one, size_t n, void *ctx)
         s->refusal[used + (n < left ? n : left)] = 0;
         return n;
     }
-    return dlab_sse_feed(&s->sse, bytes, n, on_event, &a, &s->wrong) == DLAB_OK ? n : 0;
+    if (s->answer.done) return n;
+    if (dlab_sse_feed(&s->sse, bytes, n, on_event, &a, &s->wrong) != DLAB_OK) return 0;
+    if (s->answer.done) add_done(s);
+    return n;
 }
 
 static void set_options(stream *s)
@@ -222,7 +238,8 @@ static stream *take_stream(openai *t)
     }
     dlab_sse_reset(&s->sse);
     dlab_answer_reset(&s->answer);
-    s->last_ns = 0;
+    s->last_ns = dlab_clock_now_ns(t->clock);
+    s->told = false;
     s->received = 0;
     s->status = 0;
     s->wrong = (dlab_error){0};
@@ -231,6 +248,7 @@ static stream *take_stream(openai *t)
     s->next = t->live;
     if (t->live) t->live->prev = s;
     t->live = s;
+    t->n_untold++;
     return s;
 }
 
@@ -242,6 +260,7 @@ static void put_stream(openai *t, stream *s)
     else
         t->live = s->next;
     if (s->next) s->next->prev = s->prev;
+    if (!s->told) t->n_untold--; /* cancelled */
     free(s->body);
     s->body = NULL;
     s->next = t->unused;
@@ -264,10 +283,23 @@ static bool is_refusal(CURLcode code)
            code == CURLE_SSL_CONNECT_ERROR || code == CURLE_PEER_FAILED_VERIFICATION;
 }
 
+/* curl's own timers: of the whole request, or of the connection. */
+static dlab_status fail_late(openai *t, stream *s, dlab_error *err)
+{
+    curl_off_t took_us = 0;
+    const int64_t whole_ns = t->remote.timeout_ns;
+    curl_easy_getinfo(s->easy, CURLINFO_TOTAL_TIME_T, &took_us);
+    if (whole_ns > 0 && (int64_t)took_us + 5000 >= whole_ns / 1000) /* it counts in ms */
+        return fail(t, s, DLAB_FAILURE_TIMEOUT, err, "no end within %.3g s (--timeout)", (double)whole_ns * 1e-9);
+    return fail(t, s, DLAB_FAILURE_TIMEOUT, err, "no connection to %s within %.3g s (--connect-timeout)",
+                t->server.base, (double)took_us * 1e-6);
+}
+
 static dlab_status judge(openai *t, stream *s, CURLcode code, dlab_error *err)
 {
     const char *says = *s->curl_says ? s->curl_says : curl_easy_strerror(code);
     arrival a = {s, s->last_ns};
+    if (s->told) return DLAB_OK; /* what becomes of the connection afterwards is no matter */
     if (s->status == 0) curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &s->status);
     if (is_refusal(code))
         return fail(t, s, DLAB_FAILURE_REFUSED, err, "no connection to %s (%s)", t->server.base,
@@ -279,12 +311,22 @@ static dlab_status judge(openai *t, stream *s, CURLcode code, dlab_error *err)
     if (s->wrong.code == DLAB_EOOM)
         return dlab_error_set(err, DLAB_EOOM, s->wrong.file, s->wrong.line, "%s", s->wrong.msg);
     if (s->wrong.code != DLAB_OK) return fail(t, s, DLAB_FAILURE_BROKEN, err, "a broken stream: %s", s->wrong.msg);
-    if (s->answer.done) return serve(t, s, err); /* what becomes of the connection afterwards is no matter */
-    if (code == CURLE_OPERATION_TIMEDOUT) return fail(t, s, DLAB_FAILURE_TIMEOUT, err, "no end in time");
+    if (s->answer.done) return serve(t, s, err); /* its line had no end */
+    if (code == CURLE_OPERATION_TIMEDOUT) return fail_late(t, s, err);
     if (code != CURLE_OK) return fail(t, s, DLAB_FAILURE_BROKEN, err, "the connection broke: %s", says);
     if (s->answer.finish != DLAB_FINISH_NONE) return serve(t, s, err);
     return fail(t, s, DLAB_FAILURE_BROKEN, err, "a stream ended without [DONE] or a finish_reason%s",
                 s->answer.n_chunks ? "" : ", and without any text: is this an endpoint that streams completions?");
+}
+
+static void keep(openai *t, dlab_status st)
+{
+    if (st != DLAB_OK) t->st = st;
+}
+
+static void tell_done(openai *t)
+{
+    for (; t->done; t->done = t->done->next_done) keep(t, serve(t, t->done, &t->err));
 }
 
 static void on_over(void *ctx, CURL *easy, CURLcode code)
@@ -292,30 +334,43 @@ static void on_over(void *ctx, CURL *easy, CURLcode code)
     openai *t = ctx;
     stream *s = NULL;
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, &s);
-    dlab_status st = judge(t, s, code, &t->err);
-    if (st != DLAB_OK) t->st = st;
+    tell_done(t); /* this one may be among them */
+    keep(t, judge(t, s, code, &t->err));
     put_stream(t, s);
 }
 
-/* Streams that have begun and gone quiet. Looked through only when one can be: what comes only makes it later. */
+/* When a stream that stays as it is must go; INT64_MAX: never. */
+static int64_t patience_ns(const openai *t, const stream *s)
+{
+    if (s->told) return s->last_ns + LINGER_NS;
+    return t->remote.idle_timeout_ns > 0 ? s->last_ns + t->remote.idle_timeout_ns : INT64_MAX;
+}
+
+static dlab_status fail_silent(openai *t, stream *s, dlab_error *err)
+{
+    const double longest = (double)t->remote.idle_timeout_ns * 1e-9;
+    if (s->received == 0)
+        return fail(t, s, DLAB_FAILURE_TIMEOUT, err, "nothing came within %.3g s (--idle-timeout)", longest);
+    return fail(t, s, DLAB_FAILURE_TIMEOUT, err, "a stream was silent for %.3g s (--idle-timeout)", longest);
+}
+
+/* Streams that are silent for too long. Looked through only when one can be: what comes only makes it later. */
 static dlab_status end_silent(openai *t, dlab_error *err)
 {
-    const int64_t longest = t->remote.idle_timeout_ns, now = dlab_clock_now_ns(t->clock);
-    if (longest <= 0 || now < t->next_silence_ns) return DLAB_OK;
-    t->next_silence_ns = now + longest;
+    const int64_t now = dlab_clock_now_ns(t->clock), longest = t->remote.idle_timeout_ns;
+    if (now < t->next_check_ns) return DLAB_OK;
+    t->next_check_ns = longest > 0 ? now + longest : INT64_MAX; /* of those that are sent from now on */
     for (stream *s = t->live, *next; s; s = next) {
+        const int64_t until = patience_ns(t, s);
         next = s->next;
-        if (s->last_ns == 0) continue;
-        if (now - s->last_ns >= longest) {
-            dlab_loop_remove(t->loop, s->easy);
-            dlab_status st = s->answer.done ? serve(t, s, err)
-                                            : fail(t, s, DLAB_FAILURE_TIMEOUT, err, "a stream was silent for %.3g s",
-                                                   (double)longest * 1e-9);
-            put_stream(t, s);
-            if (st != DLAB_OK) return st;
-        } else if (s->last_ns + longest < t->next_silence_ns) {
-            t->next_silence_ns = s->last_ns + longest;
+        if (until > now) {
+            if (until < t->next_check_ns) t->next_check_ns = until;
+            continue;
         }
+        dlab_loop_remove(t->loop, s->easy);
+        const dlab_status st = s->told ? DLAB_OK : fail_silent(t, s, err);
+        put_stream(t, s);
+        if (st != DLAB_OK) return st;
     }
     return DLAB_OK;
 }
@@ -330,6 +385,7 @@ static void cancel(dlab_target *target, bool keep_cache)
         dlab_loop_remove(t->loop, t->live->easy);
         put_stream(t, t->live);
     }
+    t->done = NULL;
     t->n_tokens = t->n_ends = 0;
 }
 
@@ -415,7 +471,7 @@ static dlab_status submit(dlab_target *target, const dlab_engine_request *r, dla
 static bool busy(const dlab_target *target)
 {
     const openai *t = (const openai *)target;
-    return t->live != NULL;
+    return t->n_untold > 0;
 }
 
 static dlab_status step(dlab_target *target, int64_t deadline_ns, dlab_target_step *out, dlab_error *err)
@@ -425,10 +481,8 @@ static dlab_status step(dlab_target *target, int64_t deadline_ns, dlab_target_st
     t->n_tokens = t->n_ends = 0;
     if (deadline_ns < until) until = deadline_ns;
     do {
-        if (t->remote.idle_timeout_ns > 0 && t->next_silence_ns < until)
-            DLAB_TRY(dlab_loop_turn(t->loop, t->next_silence_ns, err));
-        else
-            DLAB_TRY(dlab_loop_turn(t->loop, until, err));
+        DLAB_TRY(dlab_loop_turn(t->loop, t->next_check_ns < until ? t->next_check_ns : until, err));
+        tell_done(t);
         if (t->st != DLAB_OK) return dlab_error_set(err, t->st, t->err.file, t->err.line, "%s", t->err.msg);
         DLAB_TRY(end_silent(t, err));
     } while (t->n_ends == 0 && dlab_clock_now_ns(t->clock) < until);

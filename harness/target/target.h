@@ -19,7 +19,7 @@ typedef struct {
     const char *prompt_as;           /* "ids", "text": text needs `tokenizer` */
     const dlab_tokenizer *tokenizer; /* to write prompts as text and to count tokens again; NULL: none */
     int64_t connect_timeout_ns, timeout_ns; /* to connect; of a whole request. 0: none */
-    int64_t idle_timeout_ns;                /* longest silence within a stream; 0: none */
+    int64_t idle_timeout_ns;                /* longest silence, before the first byte too; 0: none */
     const char *extra;                      /* members of a JSON object to add to each body, or NULL */
     /* Told in one line why requests failed, the first few different reasons alone; NULL: nobody. */
     void (*tell)(void *ctx, const char *why);

@@ -82,12 +82,11 @@ static dlab_status add_time(int64_t **times, size_t *room, int64_t n, int64_t ns
 /* Gaps are drawn for a rate of 1 and mapped through the rate's integral, which keeps their kind under any rate. They are
  * never stretched to fill a duration: that would make another process of them. A constant rate starts at 0; a drawn one
  * with its first gap. */
-dlab_status dlab_arrivals_make(const dlab_workload *w, int64_t max, int64_t **times, int64_t *n, double *rate,
-                               dlab_error *err)
+dlab_status dlab_arrivals_make(const dlab_workload *w, int64_t max, int64_t **times, int64_t *n, dlab_error *err)
 {
     const double end = w->duration_ns > 0 ? (double)w->duration_ns * 1e-9 : INFINITY;
     size_t room = 0;
-    double u = 0, t = 0;
+    double u = 0;
     *times = NULL;
     *n = 0;
     DLAB_TRY(check_open(w, max, err));
@@ -95,20 +94,14 @@ dlab_status dlab_arrivals_make(const dlab_workload *w, int64_t max, int64_t **ti
         dlab_rng rng = dlab_stream_rng(dlab_seed_arrivals(w), DLAB_STREAM_GAPS, (uint64_t)*n);
         u = dlab_is(w->arrivals, "constant") ? (double)*n : u + dlab_gap_draw(w, &rng);
         const double next = time_of(w, u);
-        if (!(next < end)) {
-            t = end;
-            break;
-        }
+        if (!(next < end)) break;
         if (*n == DLAB_REQUESTS_MAX || next > 9e9) {
             return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
                              "workload.rate: at %g a second more than %lld requests come, or one only after centuries",
                              w->rate, (long long)*n);
         }
         DLAB_TRY(add_time(times, &room, *n, llround(next * 1e9), err));
-        t = next;
     }
-    *rate = w->rate;
-    if (w->rate_end > 0) *rate = w->rate + (w->rate_end - w->rate) * t / (2 * (double)w->duration_ns * 1e-9);
     return DLAB_OK;
 }
 
@@ -148,10 +141,10 @@ dlab_status dlab_priorities_read(const char *text, dlab_priorities *out, dlab_er
     return DLAB_OK;
 }
 
-int32_t dlab_priorities_draw(const dlab_priorities *p, const dlab_workload *w, int64_t talk)
+int32_t dlab_priorities_draw(const dlab_priorities *p, const dlab_workload *w, int64_t conversation)
 {
     if (p->n == 0) return 0;
-    dlab_rng rng = dlab_stream_rng(dlab_seed_arrivals(w), DLAB_STREAM_PRIORITIES, (uint64_t)talk);
+    dlab_rng rng = dlab_stream_rng(dlab_seed_arrivals(w), DLAB_STREAM_PRIORITIES, (uint64_t)conversation);
     const double x = dlab_rng_unit(&rng) * p->upto[p->n - 1];
     int i = 0;
     while (i + 1 < p->n && x >= p->upto[i]) i++;
@@ -160,12 +153,13 @@ int32_t dlab_priorities_draw(const dlab_priorities *p, const dlab_workload *w, i
 
 /* Of the first n conversations ⌊n·share⌋ have one, for every n, evenly spread; a product a hair below a whole number, as
  * 0.29 · 100 is, counts as that number. */
-int64_t dlab_prefix_group(const dlab_workload *w, int64_t talk)
+int64_t dlab_prefix_group(const dlab_workload *w, int64_t conversation)
 {
     const double hair = 1e-9, share = w->prefix_share;
-    if (w->shared_prefix <= 0 || floor((double)(talk + 1) * share + hair) <= floor((double)talk * share + hair))
+    if (w->shared_prefix <= 0 ||
+        floor((double)(conversation + 1) * share + hair) <= floor((double)conversation * share + hair))
         return -1;
     if (w->prefix_groups <= 1) return 0;
-    dlab_rng rng = dlab_stream_rng(dlab_seed_arrivals(w), DLAB_STREAM_GROUPS, (uint64_t)talk);
+    dlab_rng rng = dlab_stream_rng(dlab_seed_arrivals(w), DLAB_STREAM_GROUPS, (uint64_t)conversation);
     return (int64_t)dlab_rng_below(&rng, (uint64_t)w->prefix_groups);
 }

@@ -31,7 +31,7 @@ static dlab_status encode(const dlab_tokenizer *tok, const json_t *text, bool bo
 
 /* One prompt; of no tokens, or too long: nothing, and *added says so. */
 static dlab_status add_prompt(const dlab_workload *w, const dlab_tokenizer *tok, const json_t *text,
-                              dlab_told_request *r, dlab_told *out, bool *added, dlab_error *err)
+                              dlab_file_request *r, dlab_file_requests *out, bool *added, dlab_error *err)
 {
     int32_t *ids = NULL;
     size_t n = 0;
@@ -41,15 +41,15 @@ static dlab_status add_prompt(const dlab_workload *w, const dlab_tokenizer *tok,
     if (n > 0 && json_string_length(text) > 0 && prompt_fits(w, (int64_t)n)) {
         r->data = (int64_t)out->n_ids;
         r->n_data = r->prompt = (int64_t)n;
-        st = dlab_told_add_ids(out, ids, n, err);
-        if (st == DLAB_OK) st = dlab_told_add(out, r, err);
+        st = dlab_file_requests_add_ids(out, ids, n, err);
+        if (st == DLAB_OK) st = dlab_file_requests_add(out, r, err);
         *added = st == DLAB_OK;
     }
     free(ids);
     return st;
 }
 
-static dlab_status none(const dlab_told *t, const char *what, dlab_error *err)
+static dlab_status none(const dlab_file_requests *t, const char *what, dlab_error *err)
 {
     return DLAB_FAIL(err, DLAB_EFORMAT, "%s: has no %s%s", t->name, what,
                      " that is not empty and within workload.prompt_max and workload.output_max");
@@ -58,7 +58,7 @@ static dlab_status none(const dlab_told *t, const char *what, dlab_error *err)
 /* ---- JSONL -------------------------------------------------------------------------------------------------------------- */
 
 static dlab_status read_object(const dlab_workload *w, const dlab_tokenizer *tok, const json_t *line,
-                               dlab_told_request *r, dlab_told *out, dlab_error *err)
+                               dlab_file_request *r, dlab_file_requests *out, dlab_error *err)
 {
     bool added;
     const json_t *text = json_object_get(line, "prompt"), *length = json_object_get(line, "output_length");
@@ -75,17 +75,18 @@ static dlab_status read_object(const dlab_workload *w, const dlab_tokenizer *tok
         }
         if (!output_fits(w, r->output)) return DLAB_OK;
     }
-    return add_prompt(w, tok, text, r, out, &added, err);
+    const dlab_status st = add_prompt(w, tok, text, r, out, &added, err);
+    return st == DLAB_OK ? st : dlab_error_prefix(err, st, "%s:%lld", out->name, (long long)r->line);
 }
 
 dlab_status dlab_jsonl_read(const dlab_workload *w, const dlab_tokenizer *tok, const char *text, size_t n, int64_t max,
-                            dlab_told *out, dlab_error *err)
+                            dlab_file_requests *out, dlab_error *err)
 {
     dlab_file_lines l = {.text = text, .end = text + n};
-    *out = (dlab_told){.name = w->prompts_file};
-    while ((max <= 0 || out->talks < max) && dlab_file_line_next(&l)) {
+    *out = (dlab_file_requests){.name = w->prompts_file};
+    while ((max <= 0 || out->conversations < max) && dlab_file_line_next(&l)) {
         json_t *line = NULL;
-        dlab_told_request r = {.line = l.number};
+        dlab_file_request r = {.line = l.number};
         if (dlab_file_line_empty(&l)) continue;
         DLAB_TRY(dlab_json_parse_line(out->name, l.number, l.line, l.n, &line, err));
         const dlab_status st = read_object(w, tok, line, &r, out, err);
@@ -113,21 +114,22 @@ static role role_of(const json_t *message)
     return UNKNOWN;
 }
 
-static dlab_status bad_talk(const dlab_told *t, int64_t number, const char *expected, dlab_error *err)
+static dlab_status bad_conversation(const dlab_file_requests *t, int64_t number, const char *expected, dlab_error *err)
 {
     return DLAB_FAIL(err, DLAB_EFORMAT, "%s: conversation %lld: expected %s", t->name, (long long)number, expected);
 }
 
-static dlab_status check_messages(const dlab_told *t, const json_t *messages, int64_t number, dlab_error *err)
+static dlab_status check_messages(const dlab_file_requests *t, const json_t *messages, int64_t number, dlab_error *err)
 {
     const json_t *m;
     size_t i;
-    if (!json_is_array(messages)) return bad_talk(t, number, "an object with \"conversations\", a list", err);
+    if (!json_is_array(messages)) return bad_conversation(t, number, "an object with \"conversations\", a list", err);
     json_array_foreach(messages, i, m)
     {
-        if (role_of(m) == UNKNOWN) return bad_talk(t, number, "messages from human, user, gpt or assistant", err);
+        if (role_of(m) == UNKNOWN)
+            return bad_conversation(t, number, "messages from human, user, gpt or assistant", err);
         if (!json_is_string(json_object_get(m, "value")))
-            return bad_talk(t, number, "messages with a \"value\", a string", err);
+            return bad_conversation(t, number, "messages with a \"value\", a string", err);
     }
     return DLAB_OK;
 }
@@ -148,8 +150,8 @@ static dlab_status answer_tokens(const dlab_tokenizer *tok, const json_t *messag
 
 /* Each message of a human's is a turn; the length of its answer is that of the message after it, where that is one. A
  * conversation ends before the first turn that is empty or too long. */
-static dlab_status add_talk(const dlab_workload *w, const dlab_tokenizer *tok, const json_t *messages, int64_t number,
-                            dlab_told *out, dlab_error *err)
+static dlab_status add_conversation(const dlab_workload *w, const dlab_tokenizer *tok, const json_t *messages,
+                                    int64_t number, dlab_file_requests *out, dlab_error *err)
 {
     const json_t *m;
     size_t i;
@@ -157,7 +159,7 @@ static dlab_status add_talk(const dlab_workload *w, const dlab_tokenizer *tok, c
     DLAB_TRY(check_messages(out, messages, number, err));
     json_array_foreach(messages, i, m)
     {
-        dlab_told_request r = {.line = number, .later = turns > 0};
+        dlab_file_request r = {.line = number, .later = turns > 0};
         bool added = false;
         if (role_of(m) != HUMAN) continue;
         if (turns == w->turns) break;
@@ -173,22 +175,22 @@ static dlab_status add_talk(const dlab_workload *w, const dlab_tokenizer *tok, c
 }
 
 dlab_status dlab_sharegpt_read(const dlab_workload *w, const dlab_tokenizer *tok, const char *text, size_t n,
-                               int64_t max, dlab_told *out, dlab_error *err)
+                               int64_t max, dlab_file_requests *out, dlab_error *err)
 {
     json_t *root = NULL;
-    const json_t *talk;
+    const json_t *conversation;
     size_t i;
-    *out = (dlab_told){.name = w->prompts_file, .unit = "conversation "};
+    *out = (dlab_file_requests){.name = w->prompts_file, .unit = "conversation "};
     DLAB_TRY(dlab_json_parse(out->name, text, n, &root, err));
     dlab_status st = DLAB_OK;
     if (!json_is_array(root)) {
         st = DLAB_FAIL(err, DLAB_EFORMAT, "%s: expected ShareGPT's form, a list of objects with \"conversations\"",
                        out->name);
     }
-    json_array_foreach(root, i, talk)
+    json_array_foreach(root, i, conversation)
     {
-        if (st != DLAB_OK || (max > 0 && out->talks == max)) break;
-        st = add_talk(w, tok, json_object_get(talk, "conversations"), (int64_t)i + 1, out, err);
+        if (st != DLAB_OK || (max > 0 && out->conversations == max)) break;
+        st = add_conversation(w, tok, json_object_get(conversation, "conversations"), (int64_t)i + 1, out, err);
     }
     if (st == DLAB_OK && out->n == 0) st = none(out, "conversation with a human's message", err);
     json_decref(root);

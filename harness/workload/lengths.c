@@ -68,8 +68,7 @@ static double draw(const rule *r, dlab_rng *rng)
     if (dlab_is(r->word, "poisson")) return draw_poisson(rng, r->mean);
     if (dlab_is(r->word, "normal")) return round(r->mean + r->sd * dlab_rng_normal(rng));
     const double spread = r->sd / r->mean, variance = log1p(spread * spread);
-    const double x = round(exp(log(r->mean) - variance / 2 + sqrt(variance) * dlab_rng_normal(rng)));
-    return x < 1 ? 1 : x;
+    return round(exp(log(r->mean) - variance / 2 + sqrt(variance) * dlab_rng_normal(rng)));
 }
 
 /* 0: none within the bounds in so many tries. */
@@ -133,12 +132,12 @@ dlab_status dlab_lengths_check(const dlab_workload *w, int64_t context, dlab_err
 
 /* ---- conversations ------------------------------------------------------------------------------------------------------ */
 
-static const dlab_told_request *told_of(const dlab_lengths *l, int64_t i)
+static const dlab_file_request *given_of(const dlab_lengths *l, int64_t i)
 {
-    return l->told ? &l->told->items[i] : NULL;
+    return l->file ? &l->file->items[i] : NULL;
 }
 
-static const dlab_told_request *line_of(const dlab_lengths *l, int64_t i)
+static const dlab_file_request *line_of(const dlab_lengths *l, int64_t i)
 {
     return l->table ? &l->table->items[(size_t)i % l->table->n] : NULL;
 }
@@ -148,13 +147,13 @@ static bool draw_request(const dlab_lengths *l, int64_t i, bool later, dlab_rng 
 {
     const dlab_workload *w = l->w;
     const rule p = prompt_rule(w), o = output_rule(w);
-    const dlab_told_request *told = told_of(l, i), *line = line_of(l, i);
+    const dlab_file_request *given = given_of(l, i), *line = line_of(l, i);
     int64_t *prompt = &l->prompt[i], *output = &l->output[i];
     *output = w->output;
-    if (told && told->output > 0) *output = told->output;
+    if (given && given->output > 0) *output = given->output;
     if (dlab_is(o.word, "file")) *output = line->output;
     if (is_drawn(o.word)) *output = draw_within(&o, &rngs[1], tries);
-    if (later && w->turn_prompt > 0 && !(told && is_fixed(p.word))) {
+    if (later && w->turn_prompt > 0 && !(given && is_fixed(p.word))) {
         *prompt = w->turn_prompt;
     } else if (is_drawn(p.word)) {
         *prompt = draw_within(&p, &rngs[0], tries);
@@ -162,18 +161,18 @@ static bool draw_request(const dlab_lengths *l, int64_t i, bool later, dlab_rng 
     } else if (dlab_is(p.word, "file")) {
         *prompt = line->prompt;
     } else if (is_fixed(p.word)) {
-        *prompt = told ? told->prompt : w->prompt;
+        *prompt = given ? given->prompt : w->prompt;
     } /* spread prompts are there already */
     return *output > 0;
 }
 
-static dlab_status too_long(const dlab_lengths *l, int64_t talk, int64_t i, int64_t turns, int64_t total,
+static dlab_status too_long(const dlab_lengths *l, int64_t conversation, int64_t i, int64_t turns, int64_t total,
                             dlab_error *err)
 {
     char place[DLAB_PARAM_STR + 64];
-    const dlab_told *file = l->told ? l->told : l->table;
+    const dlab_file_requests *file = l->file ? l->file : l->table;
     if (file && total > 0) {
-        dlab_told_place(file, l->told ? told_of(l, i) : line_of(l, i), place, sizeof place);
+        dlab_file_requests_place(file, l->file ? given_of(l, i) : line_of(l, i), place, sizeof place);
         return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
                          "%s: needs %lld tokens%s; the model's context holds %lld. Leave it out, or bound the lengths "
                          "(workload.prompt_max, workload.output_max, workload.turns)",
@@ -182,27 +181,28 @@ static dlab_status too_long(const dlab_lengths *l, int64_t talk, int64_t i, int6
     return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
                      "workload.lengths: no lengths within the bounds for number %lld in %d draws; widen "
                      "workload.prompt_min and _max, workload.output_min and _max, or have fewer turns",
-                     (long long)talk, TRIES);
+                     (long long)conversation, TRIES);
 }
 
-dlab_status dlab_lengths_make(const dlab_lengths *l, int64_t talk, int64_t first, int64_t turns, dlab_error *err)
+dlab_status dlab_lengths_make(const dlab_lengths *l, int64_t conversation, int64_t first, int64_t turns,
+                              dlab_error *err)
 {
     const dlab_workload *w = l->w;
-    const bool drawn = is_drawn(w->lengths) || is_drawn(w->outputs), file = l->told || l->table;
+    const bool drawn = is_drawn(w->lengths) || is_drawn(w->outputs), file = l->file || l->table;
     const int64_t seed = dlab_seed_lengths(w);
-    dlab_rng rngs[2] = {dlab_stream_rng(seed, DLAB_STREAM_LENGTHS, (uint64_t)talk),
-                        dlab_stream_rng(seed, DLAB_STREAM_OUTPUTS, (uint64_t)talk)};
+    dlab_rng rngs[2] = {dlab_stream_rng(seed, DLAB_STREAM_LENGTHS, (uint64_t)conversation),
+                        dlab_stream_rng(seed, DLAB_STREAM_OUTPUTS, (uint64_t)conversation)};
     int64_t tries = TRIES;
     for (;;) {
         int64_t total = w->depth;
         for (int64_t i = first; i < first + turns; i++) {
-            if (!draw_request(l, i, i > first, rngs, &tries)) return too_long(l, talk, i, turns, 0, err);
+            if (!draw_request(l, i, i > first, rngs, &tries)) return too_long(l, conversation, i, turns, 0, err);
             total += l->prompt[i] + l->output[i];
         }
         total--; /* the last token is never fed back */
         if (l->context == 0 || total <= l->context) return DLAB_OK;
         if (!drawn && !file) return DLAB_OK; /* all are alike: the engine says what it cannot hold */
-        if (!drawn || (tries -= turns) <= 0) return too_long(l, talk, first, turns, total, err);
+        if (!drawn || (tries -= turns) <= 0) return too_long(l, conversation, first, turns, total, err);
     }
 }
 
@@ -235,16 +235,16 @@ static int64_t read_count(const char **at, const char *end)
     return v <= DLAB_LENGTH_MAX ? v : 0;
 }
 
-dlab_status dlab_lengths_read(const char *name, bool outputs, const char *text, size_t n, dlab_told *out,
+dlab_status dlab_lengths_read(const char *name, bool outputs, const char *text, size_t n, dlab_file_requests *out,
                               dlab_error *err)
 {
     dlab_file_lines l = {.text = text, .end = text + n};
-    *out = (dlab_told){.name = name};
+    *out = (dlab_file_requests){.name = name};
     while (dlab_file_line_next(&l)) {
         const char *comment = memchr(l.line, '#', l.n), *at = l.line;
         if (comment) l.n = (size_t)(comment - l.line);
         if (dlab_file_line_empty(&l)) continue;
-        dlab_told_request r = {.line = l.number};
+        dlab_file_request r = {.line = l.number};
         r.prompt = read_count(&at, l.line + l.n);
         if (at < l.line + l.n) r.output = read_count(&at, l.line + l.n);
         if (r.prompt == 0 || (outputs && r.output == 0) || at < l.line + l.n) {
@@ -252,7 +252,7 @@ dlab_status dlab_lengths_read(const char *name, bool outputs, const char *text, 
                              "%s:%lld: expected a prompt's tokens%s, whole numbers from 1 to %lld, such as \"512, 64\"",
                              name, (long long)l.number, outputs ? " and its answer's" : "", (long long)DLAB_LENGTH_MAX);
         }
-        DLAB_TRY(dlab_told_add(out, &r, err));
+        DLAB_TRY(dlab_file_requests_add(out, &r, err));
     }
     if (out->n > 0) return DLAB_OK;
     return DLAB_FAIL(err, DLAB_EFORMAT, "%s: has no line with a length", name);

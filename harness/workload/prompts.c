@@ -6,18 +6,10 @@
 #include "harness/quality/ppl.h"
 #include "harness/workload/workload_parts.h"
 
-/* The whole text's ids, read as a ring: a piece goes on at the start where the text ends. */
-typedef struct {
-    int32_t *ids;
-    int64_t n, start, stride; /* piece number i begins at start + i·stride */
-} ring;
+#define TRIES 1000 /* for an id that is text: of few vocabularies one in ten is none */
 
-typedef struct {
-    const dlab_workload *w;
-    const dlab_workload_host *host;
-    const dlab_shape *shape;
-    ring text;
-} filler;
+/* What the prompts say is of the seed, and of how many runs there were before. */
+static int64_t seed_of(const dlab_shape *s) { return s->w.seed + 1000003 * s->host.n_before; }
 
 /* ---- text --------------------------------------------------------------------------------------------------------------- */
 
@@ -25,8 +17,11 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
 /* The pieces of one run begin at different places as long as there are places: the stride has no divisor in common with the
  * text's length, and is near its golden section, so that successive pieces are far from each other. */
-static dlab_status read_text(const dlab_workload *w, const dlab_tokenizer *tok, ring *out, dlab_error *err)
+static dlab_status read_text(dlab_shape *s, dlab_error *err)
 {
+    const dlab_workload *w = &s->w;
+    const dlab_tokenizer *tok = s->host.tokenizer;
+    dlab_text_ring *out = &s->text;
     char *file = NULL;
     size_t bytes = 0, n = 0;
     const char *text = dlab_bundled_text(&bytes);
@@ -41,7 +36,7 @@ static dlab_status read_text(const dlab_workload *w, const dlab_tokenizer *tok, 
     free(file);
     DLAB_TRY(st);
     if (n == 0) return DLAB_FAIL(err, DLAB_EFORMAT, "%s: has no text", w->prompts_file);
-    dlab_rng rng = dlab_stream_rng(w->seed, DLAB_STREAM_PROMPTS, 0);
+    dlab_rng rng = dlab_stream_rng(seed_of(s), DLAB_STREAM_PROMPTS, 0);
     out->n = (int64_t)n;
     out->start = (int64_t)dlab_rng_below(&rng, n);
     out->stride = dlab_max_i64((int64_t)(0.6180339887 * (double)n), 1);
@@ -49,7 +44,7 @@ static dlab_status read_text(const dlab_workload *w, const dlab_tokenizer *tok, 
     return DLAB_OK;
 }
 
-static void fill_piece(const ring *r, int64_t number, int32_t *ids, int64_t n)
+static void fill_piece(const dlab_text_ring *r, int64_t number, int32_t *ids, int64_t n)
 {
     int64_t at = (r->start + number % r->n * r->stride) % r->n;
     for (int64_t i = 0; i < n; i++) {
@@ -63,67 +58,64 @@ static void fill_piece(const ring *r, int64_t number, int32_t *ids, int64_t n)
 static void draw_ids(dlab_rng *rng, const dlab_workload_host *host, int32_t *ids, int64_t n)
 {
     const uint64_t range = (uint64_t)((int64_t)host->vocab - host->first_id);
-    for (int64_t i = 0; i < n; i++) ids[i] = host->first_id + (int32_t)dlab_rng_below(rng, range);
-}
-
-/* A block's ids depend on (seed, its hash) alone, so that equal hashes are equal tokens. */
-static void fill_blocks(const filler *f, const uint64_t *hashes, int32_t *ids, int64_t n)
-{
-    const dlab_stream kind = f->host->warmup ? DLAB_STREAM_WARMUP_BLOCKS : DLAB_STREAM_BLOCKS;
-    for (int64_t at = 0; at < n; at += DLAB_TRACE_BLOCK) {
-        dlab_rng rng = dlab_stream_rng(f->w->seed, kind, *hashes++);
-        draw_ids(&rng, f->host, ids + at, dlab_min_i64(DLAB_TRACE_BLOCK, n - at));
+    for (int64_t i = 0; i < n; i++) {
+        int tries = TRIES;
+        do {
+            ids[i] = host->first_id + (int32_t)dlab_rng_below(rng, range);
+        } while (host->tokenizer && !dlab_tokenizer_is_text(host->tokenizer, ids[i]) && --tries > 0);
     }
 }
 
-static bool is_text(const filler *f) { return f->text.n > 0; }
+/* A block's ids depend on (seed, its hash) alone, so that equal hashes are equal tokens. */
+static void fill_blocks(const dlab_shape *s, bool warmup, const uint64_t *hashes, int32_t *ids, int64_t n)
+{
+    const dlab_stream kind = warmup ? DLAB_STREAM_WARMUP_BLOCKS : DLAB_STREAM_BLOCKS;
+    for (int64_t at = 0; at < n; at += DLAB_TRACE_BLOCK) {
+        dlab_rng rng = dlab_stream_rng(seed_of(s), kind, *hashes++);
+        draw_ids(&rng, &s->host, ids + at, dlab_min_i64(DLAB_TRACE_BLOCK, n - at));
+    }
+}
 
 /* A request's ids depend on (seed, its number) alone: adding requests, or a longer prompt, changes no id before. Those of
  * a warm-up are others: drawn, or from the other half of the text's places. */
-static void fill_own(const filler *f, int64_t i, int32_t *ids, int64_t n)
+static void fill_own(const dlab_shape *s, bool warmup, int64_t i, int32_t *ids, int64_t n)
 {
-    const bool warmup = f->host->warmup;
-    const dlab_told *told = &f->shape->told;
-    const dlab_told_request *r = told->n > 0 ? &told->items[i] : NULL;
-    if (r && r->n_data > 0 && told->hashes) {
-        fill_blocks(f, told->hashes + r->data, ids, n);
+    const dlab_file_requests *file = &s->file;
+    const dlab_file_request *r = file->n > 0 ? &file->items[i] : NULL;
+    if (r && r->n_data > 0 && file->hashes) {
+        fill_blocks(s, warmup, file->hashes + r->data, ids, n);
     } else if (r && r->n_data > 0 && !warmup) {
-        for (int64_t k = 0; k < n; k++) ids[k] = told->ids[r->data + k % r->n_data];
-    } else if (is_text(f)) {
-        fill_piece(&f->text, warmup ? f->text.n / 2 + i : i, ids, n);
+        for (int64_t k = 0; k < n; k++) ids[k] = file->ids[r->data + k % r->n_data];
+    } else if (s->text.ids) {
+        fill_piece(&s->text, warmup ? s->text.n / 2 + i : i, ids, n);
     } else {
         dlab_rng rng =
-            dlab_stream_rng(f->w->seed, warmup ? DLAB_STREAM_WARMUP_PROMPTS : DLAB_STREAM_PROMPTS, (uint64_t)i);
-        draw_ids(&rng, f->host, ids, n);
+            dlab_stream_rng(seed_of(s), warmup ? DLAB_STREAM_WARMUP_PROMPTS : DLAB_STREAM_PROMPTS, (uint64_t)i);
+        draw_ids(&rng, &s->host, ids, n);
     }
 }
 
 /* It covers a prompt's first ids and changes none behind. */
-static void fill_prefix(const filler *f, int64_t group, int32_t *ids)
+static void fill_prefix(const dlab_shape *s, bool warmup, int64_t group, int32_t *ids)
 {
-    const bool warmup = f->host->warmup;
-    const int64_t quarter = f->text.n / 4;
-    if (is_text(f)) {
-        fill_piece(&f->text, (warmup ? 3 * quarter : quarter) + group, ids, f->w->shared_prefix);
+    const int64_t quarter = s->text.n / 4;
+    if (s->text.ids) {
+        fill_piece(&s->text, (warmup ? 3 * quarter : quarter) + group, ids, s->w.shared_prefix);
         return;
     }
     dlab_rng rng =
-        dlab_stream_rng(f->w->seed, warmup ? DLAB_STREAM_WARMUP_PREFIX : DLAB_STREAM_PREFIX, (uint64_t)group);
-    draw_ids(&rng, f->host, ids, f->w->shared_prefix);
+        dlab_stream_rng(seed_of(s), warmup ? DLAB_STREAM_WARMUP_PREFIX : DLAB_STREAM_PREFIX, (uint64_t)group);
+    draw_ids(&rng, &s->host, ids, s->w.shared_prefix);
 }
 
-dlab_status dlab_prompts_fill(const dlab_workload *w, const dlab_workload_host *host, const dlab_shape *s,
-                              dlab_requests *out, dlab_error *err)
+dlab_status dlab_prompts_fill(dlab_shape *s, bool warmup, dlab_requests *out, dlab_error *err)
 {
-    filler f = {.w = w, .host = host, .shape = s};
-    const bool text = dlab_workload_tokenizes(w) && s->told.n == 0;
-    const dlab_status st = text ? read_text(w, host->tokenizer, &f.text, err) : DLAB_OK;
-    for (int64_t i = 0; i < out->n && st == DLAB_OK; i++) {
+    if (dlab_workload_tokenizes(&s->w) && s->file.n == 0 && !s->text.ids) DLAB_TRY(read_text(s, err));
+    for (int64_t i = 0; i < out->n; i++) {
         int32_t *ids = out->ids + out->offset[i];
-        const int64_t talk = s->talk[i], group = s->first[talk] == i ? dlab_prefix_group(w, talk) : -1;
-        fill_own(&f, i, ids, out->depth[i] + out->prompt[i]);
-        if (group >= 0) fill_prefix(&f, group, ids);
+        const int64_t c = s->conversation[i], group = s->first[c] == i ? dlab_prefix_group(&s->w, c) : -1;
+        fill_own(s, warmup, i, ids, out->depth[i] + out->prompt[i]);
+        if (group >= 0) fill_prefix(s, warmup, group, ids);
     }
-    free(f.text.ids);
-    return st;
+    return DLAB_OK;
 }

@@ -13,10 +13,11 @@ struct dlab_source {
     const dlab_requests *q;
     entry *heap; /* [q->n], the smallest first */
     int64_t n_heap;
-    int64_t *next;        /* [q->n] the turn after; −1: none */
-    unsigned char *state; /* [q->n] */
-    int64_t next_talk;    /* closed: no first turn before this number is left to be started */
+    int64_t *next;             /* [q->n] the turn after; −1: none */
+    unsigned char *state;      /* [q->n] */
+    int64_t next_conversation; /* closed: no first turn before this number is left to be started */
     int64_t waiting, in_flight;
+    int64_t used_up_ns; /* −1: not */
 };
 
 /* ---- heap --------------------------------------------------------------------------------------------------------------- */
@@ -74,12 +75,15 @@ static bool schedule(dlab_source *s, int64_t i, int64_t due_ns)
 static int64_t think_of(const dlab_requests *q, int64_t i) { return q->think_ns ? q->think_ns[i] : 0; }
 
 /* The next conversation that no arrival starts. */
-static void start_talk(dlab_source *s, int64_t now_ns)
+static void start_conversation(dlab_source *s, int64_t now_ns)
 {
     const dlab_requests *q = s->q;
-    int64_t *i = &s->next_talk;
+    int64_t *i = &s->next_conversation;
     while (*i < q->n && !(is_first(q, *i) && s->state[*i] == WAITING)) ++*i;
-    if (*i < q->n) schedule(s, *i, now_ns + think_of(q, *i));
+    if (*i < q->n)
+        schedule(s, *i, now_ns + think_of(q, *i));
+    else if (q->scarce && s->used_up_ns < 0 && now_ns < q->duration_ns)
+        s->used_up_ns = now_ns;
 }
 
 dlab_status dlab_source_create(const dlab_requests *q, dlab_source **out, dlab_error *err)
@@ -98,13 +102,16 @@ dlab_status dlab_source_create(const dlab_requests *q, dlab_source **out, dlab_e
         return DLAB_FAIL(err, DLAB_EOOM, "no memory for a schedule of %zu requests", n);
     }
     s->waiting = q->n;
+    s->used_up_ns = -1;
     for (int64_t i = 0; i < q->n; i++) s->next[i] = -1;
     for (int64_t i = 0; i < q->n; i++) {
         if (!is_first(q, i)) s->next[q->after[i]] = i;
     }
     for (int64_t i = 0; i < q->n; i++) {
         const int64_t at = q->arrival_ns ? q->arrival_ns[i] : 0;
-        if (is_first(q, i) && at >= 0) schedule(s, i, at);
+        if (!is_first(q, i) || at < 0) continue;
+        schedule(s, i, at);
+        if (q->scarce && q->concurrency == 0) s->used_up_ns = at;
     }
     *out = s;
     return DLAB_OK;
@@ -144,7 +151,9 @@ void dlab_source_ended(dlab_source *s, int64_t i, int64_t now_ns, bool failed)
         return;
     }
     if (next >= 0) drop(s, next);
-    if (s->q->concurrency > 0) start_talk(s, now_ns);
+    if (s->q->concurrency > 0) start_conversation(s, now_ns);
 }
+
+int64_t dlab_source_used_up_ns(const dlab_source *s) { return s->used_up_ns; }
 
 bool dlab_source_over(const dlab_source *s) { return s->n_heap == 0 && (s->waiting == 0 || s->in_flight == 0); }

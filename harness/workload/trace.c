@@ -8,13 +8,14 @@
 
 #define ARRIVAL_MAX_NS 1e17 /* three years */
 
-static dlab_status bad(const dlab_told *t, int64_t line, const char *key, const char *expected, dlab_error *err)
+static dlab_status bad(const dlab_file_requests *t, int64_t line, const char *key, const char *expected,
+                       dlab_error *err)
 {
     return DLAB_FAIL(err, DLAB_EFORMAT, "%s:%lld: %s: expected %s", t->name, (long long)line, key, expected);
 }
 
-static dlab_status read_tokens(const dlab_told *t, const json_t *line, const char *key, int64_t number, int64_t *out,
-                               dlab_error *err)
+static dlab_status read_tokens(const dlab_file_requests *t, const json_t *line, const char *key, int64_t number,
+                               int64_t *out, dlab_error *err)
 {
     const json_t *v = json_object_get(line, key);
     *out = json_is_integer(v) ? json_integer_value(v) : 0;
@@ -23,7 +24,7 @@ static dlab_status read_tokens(const dlab_told *t, const json_t *line, const cha
 }
 
 /* In ns, as the file counts. */
-static dlab_status read_time(const dlab_told *t, const json_t *line, int64_t number, double speed, double *ns,
+static dlab_status read_time(const dlab_file_requests *t, const json_t *line, int64_t number, double speed, double *ns,
                              dlab_error *err)
 {
     const json_t *v = json_object_get(line, "timestamp");
@@ -33,7 +34,7 @@ static dlab_status read_time(const dlab_told *t, const json_t *line, int64_t num
 }
 
 /* A trace without hashes is fine: then no two prompts are alike. */
-static dlab_status read_hashes(dlab_told *t, const json_t *line, dlab_told_request *r, dlab_error *err)
+static dlab_status read_hashes(dlab_file_requests *t, const json_t *line, dlab_file_request *r, dlab_error *err)
 {
     const json_t *list = json_object_get(line, "hash_ids");
     if (!list || json_is_null(list)) return DLAB_OK;
@@ -47,13 +48,13 @@ static dlab_status read_hashes(dlab_told *t, const json_t *line, dlab_told_reque
     for (int64_t i = 0; i < blocks; i++) {
         const json_t *v = json_array_get(list, (size_t)i);
         if (!json_is_integer(v)) return bad(t, r->line, "hash_ids", "a list of whole numbers", err);
-        DLAB_TRY(dlab_told_add_hash(t, (uint64_t)json_integer_value(v), err));
+        DLAB_TRY(dlab_file_requests_add_hash(t, (uint64_t)json_integer_value(v), err));
     }
     r->n_data = blocks;
     return DLAB_OK;
 }
 
-static dlab_status read_line(dlab_told *t, const json_t *line, double speed, dlab_told_request *r, double *ns,
+static dlab_status read_line(dlab_file_requests *t, const json_t *line, double speed, dlab_file_request *r, double *ns,
                              dlab_error *err)
 {
     if (!json_is_object(line)) {
@@ -68,15 +69,15 @@ static dlab_status read_line(dlab_told *t, const json_t *line, double speed, dla
 }
 
 /* The first line's time is the run's start. */
-dlab_status dlab_trace_read(const dlab_workload *w, const char *text, size_t n, int64_t max, dlab_told *out,
+dlab_status dlab_trace_read(const dlab_workload *w, const char *text, size_t n, int64_t max, dlab_file_requests *out,
                             dlab_error *err)
 {
     dlab_file_lines l = {.text = text, .end = text + n};
     double first = 0, last = 0;
-    *out = (dlab_told){.name = w->trace_file};
-    while ((max <= 0 || out->talks < max) && dlab_file_line_next(&l)) {
+    *out = (dlab_file_requests){.name = w->trace_file};
+    while ((max <= 0 || out->conversations < max) && dlab_file_line_next(&l)) {
         json_t *line = NULL;
-        dlab_told_request r = {.line = l.number, .data = (int64_t)out->n_hashes};
+        dlab_file_request r = {.line = l.number, .data = (int64_t)out->n_hashes};
         double ns = 0;
         if (dlab_file_line_empty(&l)) continue;
         DLAB_TRY(dlab_json_parse_line(out->name, l.number, l.line, l.n, &line, err));
@@ -90,7 +91,7 @@ dlab_status dlab_trace_read(const dlab_workload *w, const char *text, size_t n, 
         last = ns;
         r.arrival_ns = llround(ns - first);
         if (w->duration_ns > 0 && r.arrival_ns >= w->duration_ns) break;
-        DLAB_TRY(dlab_told_add(out, &r, err));
+        DLAB_TRY(dlab_file_requests_add(out, &r, err));
     }
     if (out->n > 0) return DLAB_OK;
     return DLAB_FAIL(err, DLAB_EFORMAT, "%s: has no request", out->name);

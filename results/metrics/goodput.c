@@ -25,6 +25,17 @@ static void failed_share(const dlab_run *r, const dlab_metric_window *w, dlab_me
     out->value /= (double)r->n_requests;
 }
 
+/* Cut off by the end of the run: neither served to the end nor failed. */
+static void unfinished(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    double n = 0;
+    for (size_t i = 0; i < r->n_requests; i++)
+        n += dlab_event_served(&r->requests[i]) && !isfinite(r->requests[i].t_done);
+    *out = DLAB_METRIC_MISSING;
+    if (r->n_requests > 0) *out = (dlab_metric_value){.value = n, .n = (int64_t)r->n_requests};
+}
+
 /* ns; infinite: none given */
 typedef struct {
     double ttft, tpot, e2e;
@@ -65,13 +76,21 @@ static bool meets(const dlab_ev_request *q, const dlab_request_pace *paces, size
     return p && p->tpot <= o->tpot;
 }
 
-/* How many of the run's requests do; NaN: no objective was given, or there are no requests. */
+/* An objective of the tokens' pace, and a server that did not tell how many they were. */
+static bool is_unknown(const dlab_run *r, const objectives *o)
+{
+    for (size_t i = 0; isfinite(o->tpot) && i < r->n_requests; i++)
+        if (dlab_event_served(&r->requests[i]) && r->requests[i].new_tokens < 0) return true;
+    return false;
+}
+
+/* How many of the run's requests do; NaN: no objective was given, there are no requests, or it is not known. */
 static double good(const dlab_run *r)
 {
     objectives o;
     size_t n = 0;
     double met = 0;
-    if (r->n_requests == 0 || !objectives_of(r, &o)) return NAN;
+    if (r->n_requests == 0 || !objectives_of(r, &o) || is_unknown(r, &o)) return NAN;
     dlab_request_pace *paces = isfinite(o.tpot) ? dlab_events_paces(r, &DLAB_WINDOW_ALL, &n) : NULL;
     for (size_t i = 0; i < r->n_requests; i++) met += meets(&r->requests[i], paces, n, &o);
     free(paces);
@@ -96,6 +115,10 @@ static const dlab_metric metrics[] = {
     {"failed", "1", DLAB_LOWER_IS_BETTER, false, "requests that were not served: refused, timed out, broken, rejected",
      failed},
     {"failed_share", "1", DLAB_LOWER_IS_BETTER, false, "failed / requests", failed_share},
+    {"unfinished", "1", DLAB_LOWER_IS_BETTER, false,
+     "requests that had neither ended nor failed when the run ended; latencies that they had not reached leave them "
+     "out",
+     unfinished},
     {"goodput", "req/s", DLAB_HIGHER_IS_BETTER, false,
      "requests that met every objective of measure.slo_* / the whole run; missing without one", goodput},
     {"goodput_share", "1", DLAB_HIGHER_IS_BETTER, false,

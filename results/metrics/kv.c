@@ -86,6 +86,12 @@ static void kv_hit(const dlab_run *r, const dlab_metric_window *w, dlab_metric_v
                                    .n = r->kv_asked_tokens};
 }
 
+static void kv_hit_ideal(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    *out = (dlab_metric_value){.value = r->kv_hit_ideal, .n = isfinite(r->kv_hit_ideal) ? 1 : 0};
+}
+
 static void kv_occupancy(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
 {
     (void)w;
@@ -191,6 +197,9 @@ static const dlab_metric metrics[] = {
     {"kv_shared", "B", DLAB_HIGHER_IS_BETTER, false, "bytes saved by sharing, mean over the steps' time", kv_shared},
     {"kv_hit", "1", DLAB_HIGHER_IS_BETTER, false,
      "tokens found in the prefix cache / tokens looked for; missing without one", kv_hit},
+    {"kv_hit_ideal", "1", DLAB_NEITHER, false,
+     "tokens of the prompts with which an earlier prompt began / all of them: what a cache that forgets nothing finds",
+     kv_hit_ideal},
     {"cache_start", "B", DLAB_NEITHER, false, "bytes kept as prefixes when the run began; 0: the cache was cold",
      kv_cached_start},
     {"kv_pool", "B", DLAB_LOWER_IS_BETTER, false, "largest size of the KV store itself", kv_pool},

@@ -7,33 +7,39 @@
 
 /* ---- intended and delivered ----------------------------------------------------------------------------------------- */
 
-/* A schedule of its own, which the target cannot slow down: only there a rate is intended. */
-static bool is_scheduled(const dlab_run *r)
+static bool is_kind(const dlab_run *r, const char *kind)
 {
-    return strcmp(r->load_shape, "open") == 0 || strcmp(r->load_shape, "trace") == 0;
+    const char *own = dlab_settings_get(&r->effective, "workload.kind");
+    return own && strcmp(own, kind) == 0;
 }
 
-/* Over the requests that were submitted; later turns of a conversation are due when their predecessor has ended, which is no
- * schedule. `later` came after the first instant, so that later ÷ span is the rate whatever came at once. */
+/* A schedule of its own, which the target cannot slow down: only there a rate is intended. */
+static bool is_scheduled(const dlab_run *r) { return is_kind(r, "open") || is_kind(r, "trace"); }
+
+/* One that was submitted, and was due by the schedule: later turns of a conversation are due when their predecessor has
+ * ended. */
+static bool is_due(const dlab_ev_request *q) { return q->turn == 0 && isfinite(q->t_sched) && isfinite(q->t_submit); }
+
+/* `later` came after the first instant, so that later ÷ span is the rate whatever came at once. Both spans begin there: what
+ * was sent late, however fast, was not sent at a higher rate. */
 typedef struct {
     double later, sched_s, submit_s;
 } delivery_spans;
 
 static delivery_spans spans_of(const dlab_run *r)
 {
-    double from = INFINITY, to = -INFINITY, sent_from = INFINITY, sent_to = -INFINITY, later = 0;
+    double from = INFINITY, to = -INFINITY, sent_to = -INFINITY, later = 0;
     for (int pass = 0; is_scheduled(r) && pass < 2; pass++) {
         for (size_t i = 0; i < r->n_requests; i++) {
             const dlab_ev_request *q = &r->requests[i];
-            if (q->turn > 0 || !isfinite(q->t_sched) || !isfinite(q->t_submit)) continue;
+            if (!is_due(q)) continue;
             later += pass == 1 && q->t_sched > from;
             from = fmin(from, q->t_sched);
             to = fmax(to, q->t_sched);
-            sent_from = fmin(sent_from, q->t_submit);
             sent_to = fmax(sent_to, q->t_submit);
         }
     }
-    return (delivery_spans){later, (to - from) * 1e-9, (sent_to - sent_from) * 1e-9};
+    return (delivery_spans){later, (to - from) * 1e-9, (sent_to - from) * 1e-9};
 }
 
 static void rate_of(const delivery_spans *s, double seconds, dlab_metric_value *out)
@@ -63,6 +69,34 @@ static void delivery(const dlab_run *r, const dlab_metric_window *w, dlab_metric
     *out = DLAB_METRIC_MISSING;
     if (s.later > 0 && s.sched_s > 0 && s.submit_s > 0)
         *out = (dlab_metric_value){.value = s.sched_s / s.submit_s, .n = (int64_t)s.later};
+}
+
+#define GROWTH_MIN_N 5 /* of fewer points a line's error says little */
+
+/* The lag of the last request alone decides `delivery`, and chance decides that lag. So this is the slope of a line through
+ * all of them, less three standard errors. */
+static void lag_growth(const dlab_run *r, const dlab_metric_window *w, dlab_metric_value *out)
+{
+    (void)w;
+    double n = 0, x = 0, y = 0, xx = 0, xy = 0, yy = 0;
+    *out = DLAB_METRIC_MISSING;
+    for (int pass = 0; is_scheduled(r) && pass < 2; pass++) {
+        const double mean_x = n > 0 ? x / n : 0, mean_y = n > 0 ? y / n : 0; /* known in the second pass */
+        for (size_t i = 0; i < r->n_requests; i++) {
+            const dlab_ev_request *q = &r->requests[i];
+            if (!is_due(q)) continue;
+            const double at = q->t_sched - mean_x, late = q->t_submit - q->t_sched - mean_y;
+            n += pass == 0;
+            x += pass == 0 ? at : 0;
+            y += pass == 0 ? late : 0;
+            xx += pass == 1 ? at * at : 0;
+            xy += pass == 1 ? at * late : 0;
+            yy += pass == 1 ? late * late : 0;
+        }
+    }
+    if (n < GROWTH_MIN_N || !(xx > 0)) return;
+    const double slope = xy / xx, error = sqrt(fmax(0, yy - slope * xy) / (n - 2) / xx);
+    *out = (dlab_metric_value){.value = fmax(0, slope - 3 * error), .n = (int64_t)n};
 }
 
 /* One value a request that was handed over. The caller owns it. */
@@ -112,9 +146,9 @@ static int compare_flights(const void *a, const void *b)
 
 /* A request is in flight from its submission on. One that was to follow another at once, in a closed load or as a turn of a
  * conversation, is from the moment when it could be sent: the instant between is no fall of the load. */
-static double begin_of(const dlab_run *r, const dlab_ev_request *q)
+static double begin_of(bool closed, const dlab_ev_request *q)
 {
-    const bool follows = strcmp(r->load_shape, "closed") == 0 || q->turn > 0;
+    const bool follows = closed || q->turn > 0;
     return follows && isfinite(q->t_submit) && q->t_sched <= q->t_submit ? q->t_sched : q->t_submit;
 }
 
@@ -122,13 +156,14 @@ static double begin_of(const dlab_run *r, const dlab_ev_request *q)
 static flight *flights_of(const dlab_run *r, size_t *n)
 {
     const double end = dlab_events_length_ns(r);
+    const bool closed = is_kind(r, "closed");
     flight *x = r->n_requests ? malloc(2 * r->n_requests * sizeof *x) : NULL;
     size_t k = 0;
     int64_t level = 0;
     *n = 0;
     for (size_t i = 0; x && i < r->n_requests; i++) {
         const dlab_ev_request *q = &r->requests[i];
-        const double from = begin_of(r, q), to = isfinite(q->t_done) ? q->t_done : end;
+        const double from = begin_of(closed, q), to = isfinite(q->t_done) ? q->t_done : end;
         if (!isfinite(from) || !(to > from)) continue;
         x[k++] = (flight){from, 1};
         x[k++] = (flight){to, -1};
@@ -201,7 +236,8 @@ static span steady_of(const dlab_run *r)
 static void per_steady_second(const span *s, double count, dlab_metric_value *out)
 {
     *out = DLAB_METRIC_MISSING;
-    if (s->to > s->from) *out = (dlab_metric_value){.value = count / ((s->to - s->from) * 1e-9), .n = (int64_t)count};
+    if (s->to > s->from && !isnan(count))
+        *out = (dlab_metric_value){.value = count / ((s->to - s->from) * 1e-9), .n = (int64_t)count};
 }
 
 /* What comes at the very end of the window was made in it; what comes at its begin was not. */
@@ -242,9 +278,12 @@ static const dlab_metric metrics[] = {
     {"rate_intended", "req/s", DLAB_NEITHER, false,
      "requests after the first / time from the first to the last as scheduled; open loads and traces only",
      rate_intended},
-    {"rate_achieved", "req/s", DLAB_NEITHER, false, "the same requests / the time in which they were submitted",
-     rate_achieved},
+    {"rate_achieved", "req/s", DLAB_NEITHER, false,
+     "the same requests / time from the first as scheduled to the last as submitted", rate_achieved},
     {"delivery", "1", DLAB_HIGHER_IS_BETTER, false, "rate_achieved / rate_intended", delivery},
+    {"lag_growth", "1", DLAB_LOWER_IS_BETTER, false,
+     "slope of a line through lag over t_sched, less three standard errors, at least 0; missing under 5 requests",
+     lag_growth},
     {"lag", "ns", DLAB_LOWER_IS_BETTER, false, "t_submit - t_sched, mean over requests; open loads and traces only",
      lag},
     {"lag_p50", "ns", DLAB_LOWER_IS_BETTER, false, "median of the lag over requests", lag_p50},

@@ -13,6 +13,9 @@ is the model's name of a request: words with commas between.
   error        an error within the stream         bare        ends without [DONE] and finish_reason
   short        half of the tokens asked for       first=MS    before the first chunk
   unstopped    ends without [DONE], but with a finish_reason
+  reason=WORD  the finish_reason                  count=N     what usage says, whatever there was
+  linger=MS    between [DONE] and the end of the body
+  unique       (with status=N) an error text of its own for each request, and a long one
 """
 import asyncio
 import json
@@ -32,6 +35,9 @@ class Request:
             if w.startswith(word + "="):
                 return int(w[len(word) + 1:])
         return default
+
+    def word(self, word, default):
+        return next((w[len(word) + 1:] for w in self.words if w.startswith(word + "=")), default)
 
 
 async def read_request(reader):
@@ -87,16 +93,17 @@ async def stream(w, r):
             if r.has("error"):
                 await send(w, r, event({"error": {"message": "out of blocks"}}))
         text = "" if r.has("eos") and last else "ab" * min(a_chunk, n - i)
-        finish = None if not last or r.has("bare") else "stop" if r.has("eos") or r.has("short") else "length"
+        finish = None if not last or r.has("bare") else "stop" if r.has("eos") or r.has("short") else r.word("reason", "length")
         await send(w, r, chunk(r, text, finish))
         await asyncio.sleep(r.number("slow", 0) / 1000)
     if not r.has("silent"):
         prompt = r.body.get("prompt", "")
         await send(w, r, event({"choices": [], "usage": {
-            "prompt_tokens": len(prompt), "completion_tokens": n,
+            "prompt_tokens": len(prompt), "completion_tokens": r.number("count", n),
             "prompt_tokens_details": {"cached_tokens": r.number("cached", 0)}}}))
     if not r.has("bare") and not r.has("unstopped"):
         await send(w, r, b": a comment\ndata: [DONE]\n\n")
+        await asyncio.sleep(r.number("linger", 0) / 1000)
     w.write(b"0\r\n\r\n")
     await w.drain()
     return True
@@ -116,7 +123,8 @@ async def answer(w, r, log):
     if r.has("never"):
         await asyncio.sleep(3600)
     if r.number("status", 0):
-        plain(w, r.number("status", 0), {"error": {"message": "told to"}})
+        message = f"told to, request {id(r)} " + "x" * 500 if r.has("unique") else "told to"
+        plain(w, r.number("status", 0), {"error": {"message": message}})
         return True
     return await stream(w, r)
 

@@ -59,8 +59,9 @@ with h5py.File(sys.argv[1], "r") as f:
     for row in index:
         run = f["runs"]["%04d" % row["run"]]
         assert run.attrs["status"] == b"ok"
-        assert run.attrs["load_shape"] == b"batch" and run.attrs["kv_cached_start"] == 0
+        assert run.attrs["kv_hit_ideal"] == 0 and run.attrs["kv_cached_start"] == 0
         assert run["effective"].attrs["kv.store"] in (b"none", b"contiguous")
+        assert run["effective"].attrs["workload.kind"] == b"batch"
         tokens = run["tokens"][:]
         size = points["batch.size"][row["point"]]
         assert len(tokens) == 4 * size and (np.diff(np.unique(tokens["t"])) > 0).all()

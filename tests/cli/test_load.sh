@@ -110,13 +110,63 @@ assert len(set(ids[:6])) == 6, "prompts of a run"
 PY
 grep -aq secret key.h5 && fail "the key is in the record"
 
-# a server's cache cannot be emptied: no two runs send the same prompt
-load 0 "$url" "${few[@]}" --repeats 3 --warmup 1
-python3 - <<'PY' || fail "repeats"
-import json
-ids = [tuple(json.loads(line)["body"]["prompt"]) for line in open("log") if '"prompt"' in line][-24:]
-assert len(set(ids)) == 24, f"{24 - len(set(ids))} prompts were sent twice"
+# extra members have the last word; a password in the URL is sent, and kept nowhere
+load 0 "${url/127/user:p%61ss@127}" "${few[@]}" --extra-body '{"max_tokens": 3}' --record login.h5
+python3 - <<'PY' || fail "what was sent with extra members and a login"
+import base64, json
+last = [json.loads(line) for line in open("log")][-1]
+assert last["body"]["max_tokens"] == 3, last
+assert last["auth"] == "Basic " + base64.b64encode(b"user:pass").decode(), last
 PY
+"$DLAB" show login.h5 --point 1 | grep -q "http://127" || fail "the record does not name the server"
+grep -aqE 'p%61ss|user:' login.h5 && fail "the password is in the record"
+
+# a server's cache cannot be emptied: no two runs send the same prompt, but all of them the same lengths
+expect_distinct() { # N DISTINCT: of the last N prompts
+    python3 - "$1" "$2" <<'PY' || fail "prompts that were sent twice"
+import json, sys
+n, want = int(sys.argv[1]), int(sys.argv[2])
+ids = [tuple(json.loads(line)["body"]["prompt"]) for line in open("log") if '"prompt"' in line][-n:]
+assert len(set(ids)) == want, f"{len(set(ids))} of {n} prompts are distinct, expected {want}"
+PY
+}
+load 0 "$url" "${few[@]}" --repeats 3 --warmup 1
+expect_distinct 21 21 # three at once warm it up
+load 0 "$url" --concurrency 1 --requests 6 --warmup 0 --repeats 2 --seed 0 --input-len uniform:1,400 --output-len 2
+python3 - <<'PY' || fail "lengths of seed 0"
+import json
+n = [len(json.loads(line)["body"]["prompt"]) for line in open("log") if '"prompt"' in line][-12:]
+assert n[:6] == n[6:] and len(set(n)) > 1, n
+PY
+# those of a file go on where the run before ended; where it has no more, that is told
+python3 -c 'import json; [print(json.dumps({"prompt": f"this is line {i}"})) for i in range(20)]' >lines.jsonl
+told=(--prompts jsonl:lines.jsonl -m synthetic:tiny --output-len 2 --requests 4 --warmup 0 --repeats 2)
+load 0 "$url" "${told[@]}" --concurrency 1,2 --record lines.h5
+expect_distinct 16 16
+"$DLAB" show lines.h5 | grep -q 'went to the server before' && fail "prompts that are new are said to be known"
+load 0 "$url" "${told[@]}" --concurrency 1,2,3 --record lines.h5 --force
+expect_distinct 24 20
+"$DLAB" show lines.h5 --point 3 | grep -q '4 of the prompts went to the server before: lines.jsonl has no more' || fail "known prompts are not told of"
+load 0 "$url" "${told[@]}" --concurrency 2 --set measure.keep_cache=true --record lines.h5 --force
+expect_distinct 8 4
+"$DLAB" show lines.h5 | grep -q 'went to the server before' && fail "the same prompts were asked for"
+
+# several answers to a prompt are requests of their own
+load 0 "$url" "${few[@]}" --set workload.samples=2 --record samples.h5
+is failed 0
+expect_rows samples.h5 "96 96 60"
+expect_distinct 12 6
+
+# a server's count is its word: it takes no memory, and more than was asked for is told of
+load 0 "$url" "${few[@]}" --model-name count=2000000 -m synthetic:tiny --record count.h5
+is failed 0
+"$DLAB" show count.h5 | grep -q '6 answers are longer than asked' || fail "a count beyond what was asked is not told of"
+"$DLAB" export count.h5 --table tokens >tokens.csv || fail "export"
+[ "$(wc -l <tokens.csv)" -lt 200 ] || fail "$(wc -l <tokens.csv) rows for 96 bytes of text"
+
+# [DONE] is the end, whatever becomes of the connection: nobody waits for the hour
+load 0 "$url" "${few[@]}" --model-name linger=3600000
+is failed 0
 
 # ---- what fails, fails as a request: the run goes on
 fails() { # MODEL PATTERN [ARG...]
@@ -134,7 +184,16 @@ fails midway 'the connection broke'
 fails garbage 'a broken stream: .*no JSON'
 fails error 'out of blocks'
 fails bare 'ended without \[DONE\] or a finish_reason'
-fails never 'no end in time' --timeout 200ms
+fails reason=abort 'the server broke off: finish_reason "abort"'
+fails never 'no end within 0.2 s \(--timeout\)' --timeout 200ms
+fails never 'nothing came within 0.2 s \(--idle-timeout\)' --idle-timeout 200ms
+fails status=500,unique 'status 500: .*told to'
+[ "$(grep -c 'a request failed' err)" = 3 ] || fail "not three of six reasons are told"
+awk '/a request failed/ && length > 300 { exit 1 }' err || fail "a reason is as long as the server likes"
+"$DLAB" show fail.h5 --point 1 -o json | python3 -c '
+import json, sys
+w = json.load(sys.stdin)["warnings"]
+assert len(w) < 520 and "status 500" in w, w' || fail "the warning of many reasons"
 fails stall 'silent for 0.2 s' --idle-timeout 200ms
 load 1 http://127.0.0.1:1 "${few[@]}" --model-name x
 is failed 6
@@ -165,6 +224,22 @@ load 0 null:service=10ms --find-rate --rate 50 --goodput e2e:1s --requests 30 --
 says 'requests a second keep the objectives for 99 %'
 load 1 null:service=100ms --find-rate --rate 100 --goodput e2e:1ms --requests 2 --warmup 0 --set workload.arrivals=constant
 says 'no rate down to'
+
+load 1 "$url" --model-name pair,silent --find-rate --rate 100 --goodput tpot:1s --requests 3 --warmup 0 --input-len 5 --output-len 4
+says 'is not known: .* give -m MODEL'
+[ "$(wc -l <out)" = 2 ] || fail "a search goes on although nothing can be known"
+
+# ---- what bounds a point is said at once, with a record and without, as show says it
+bound=(engine -m synthetic:tiny --concurrency 2 --requests 8 --set batch.size=2 --warmup 0 --input-len 20 --output-len 10 -q)
+"$DLAB" load "${bound[@]}" --record bound.h5 >out 2>err || fail "a load on the engine"
+grep -qE -- '-bound|not calibrated' out || fail "nothing is said to bound the point"
+"$DLAB" show bound.h5 >shown || fail "show"
+grep -v '^record: ' out | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}' | cmp -s - shown || fail "load says otherwise than show: $(diff out shown)"
+"$DLAB" load "${bound[@]}" >out 2>err || fail "a load on the engine without a record"
+grep -qE -- '-bound|not calibrated' out || fail "without a record nothing is said to bound the point"
+
+load 0 null: --concurrency 8 --duration 1h --warmup 0 --record used.h5
+"$DLAB" show used.h5 | grep -q 'requests were used up after' || fail "a run that ended long before its duration says nothing"
 
 "$DLAB" load null:service=10ms --rate 20 --duration 1h --warmup 0 --record stopped.h5 -o csv >out 2>err &
 pid=$!
@@ -201,6 +276,11 @@ refused 'a target is expected'
 refused 'is no target' nonsense
 refused 'no target' ftp://x
 refused 'open loop' null: --rate 1 --concurrency 2
+refused '--trace: ' null: --trace t.jsonl --rate 8
+refused '--burstiness: ' null: --burstiness 2 --concurrency 2
+refused '--ramp: ' null: --ramp 2
+refused '--rate: ' null: --set workload.rate=2
+refused '--find-rate' null: --find-rate --rate inf --goodput e2e:1s
 refused '--rate: ' null: --rate 1,x
 refused 'inf stands alone' null: --rate 1,inf
 refused 'not a length' null: --rate 1 --input-len 1-2

@@ -44,6 +44,20 @@ else
 fi
 [ -z "$(ls -A locked)" ] || fail 'something was written into a read-only folder'
 
+# ---- a closed loop that its duration should end, and its prepared requests do: in the table, and where it is shown again
+cat >closed.yaml <<'YAML'
+name: closed
+model: synthetic:tiny
+plan: {threads: 1}
+workload: {kind: closed, duration: 1000000s, prompt: 1, output: 1}
+measure: {repeats: 1}
+YAML
+"$DLAB" run closed.yaml -q -o closed.h5 >out 2>log || fail 'a closed loop'
+grep -q 'warning: its requests were used up after' out || fail 'nothing is said of requests that were used up'
+"$DLAB" show closed.h5 | grep -q 'warning: its requests were used up after' || fail 'show does not say it again'
+"$DLAB" run closed.yaml -q --force -o closed.h5 --set workload.requests=3 >out 2>log || fail 'a closed loop of three'
+grep -q 'used up' out && fail 'so many were asked for'
+
 # ---- a full disk: a small tmpfs in a mount namespace of its own, where the system lets us have one
 mkdir disk
 if unshare --map-root-user --mount bash -c 'mount -t tmpfs none disk' 2>log; then

@@ -21,13 +21,15 @@ static void submit_work(dlab_engine *e)
 
 static bool is_of(int64_t request, int i) { return request >= work[i].id && request < work[i].id + work[i].samples; }
 
-/* Who is not of request `gone` has all its tokens; who is has the first of them, or none. */
-static void assert_neighbours(const lab_log *want, const lab_log *got, int gone, const char *what)
+/* Who is not of request `gone` has all its tokens; who is has those that it had when it was given up: with batch.release
+ * at_end all or none. */
+static void assert_neighbours(const lab_log *want, const lab_log *before, const lab_log *got, int gone, bool at_end,
+                              const char *what)
 {
     for (int64_t r = 0; r < LAB_IDS; r++) {
-        const bool given_up = is_of(r, gone);
-        ck_assert_msg(given_up ? got->n[r] <= want->n[r] : got->n[r] == want->n[r], "%s: request %lld has %d tokens",
-                      what, (long long)r, got->n[r]);
+        const int n = is_of(r, gone) ? before->n[r] : want->n[r];
+        ck_assert_msg(got->n[r] == n, "%s: request %lld has %d tokens", what, (long long)r, got->n[r]);
+        ck_assert(!at_end || n == 0 || n == want->n[r]);
         ck_assert_msg(memcmp(got->ids[r], want->ids[r], (size_t)got->n[r] * sizeof got->ids[r][0]) == 0,
                       "%s: request %lld has other tokens", what, (long long)r);
     }
@@ -54,13 +56,13 @@ static int abort_everywhere(const dlab_model *m, const char *sets)
             for (int64_t s = 0; s < at; s++) lab_step(e, &l);
             bool ended = true;
             for (int64_t r = work[i].id; r < work[i].id + work[i].samples; r++) ended = ended && l.done[r];
+            const lab_log before = l;
             const bool found = dlab_engine_abort(e, work[i].id);
-            /* tokens that are held back may belong to one that has ended */
-            if (!e->at_end) ck_assert_msg(found == !ended, "%s: found %d", what, found);
+            ck_assert_msg(found == !ended, "%s: found %d", what, found);
             ck_assert(!dlab_engine_abort(e, work[i].id));
             ck_assert(!dlab_engine_abort(e, 33));
             lab_run(e, &l);
-            assert_neighbours(&want, &l, i, what);
+            assert_neighbours(&want, &before, &l, i, e->at_end, what);
             lab_assert_idle(e, what);
             hit += found;
         }
@@ -120,6 +122,38 @@ START_TEST(a_static_batch_goes_on_without_the_one_given_up)
     ck_assert_int_eq(l.done[1], 4);
     ck_assert_int_eq(lab_step(e, &l).n_admitted, 1);
     dlab_engine_destroy(e);
+    dlab_model_close(m);
+}
+END_TEST
+
+/* Under at_end a request has not ended before its tokens were handed over: given up after its last one, it leaves none behind,
+ * whether its batch goes on or is gone, and its id is free. */
+START_TEST(what_was_held_back_goes_with_the_one_given_up)
+{
+    dlab_model *m = lab_model();
+    for (int gone = 0; gone < 2; gone++) {
+        dlab_engine *e = open_engine(m, "batch.mode=static batch.size=2 batch.release=at_end kv.store=paged", 2, 64, 0);
+        lab_log l = {0};
+        lab_submit(e, 0, 8, 2);
+        lab_submit(e, 9, 8, 9);
+        for (int i = 0; i < 4; i++) ck_assert_int_eq(lab_step(e, &l).n_tokens, 0);
+        const int64_t both = lab_kv(e).reserved_bytes;
+        if (gone) {
+            ck_assert(dlab_engine_abort(e, 9));
+            ck_assert_int_eq(lab_kv(e).reserved_bytes, 0);
+            ck_assert(dlab_engine_busy(e)); /* with 0's tokens alone */
+        }
+        ck_assert(dlab_engine_abort(e, 0));
+        ck_assert(!dlab_engine_abort(e, 0));
+        ck_assert_int_eq(2 * lab_kv(e).reserved_bytes, gone ? 0 : both);
+        ck_assert_int_eq(dlab_engine_busy(e), !gone);
+        lab_submit(e, 0, 5, 3); /* another one */
+        lab_run(e, &l);
+        ck_assert_int_eq(l.n[0], 3);
+        ck_assert_int_eq(l.n[9], gone ? 0 : 9);
+        lab_assert_idle(e, "held back");
+        dlab_engine_destroy(e);
+    }
     dlab_model_close(m);
 }
 END_TEST
@@ -238,6 +272,7 @@ int main(void)
     tcase_set_timeout(t, 300);
     tcase_add_test(t, given_up_in_every_state_a_request_leaves_nothing);
     tcase_add_test(t, a_static_batch_goes_on_without_the_one_given_up);
+    tcase_add_test(t, what_was_held_back_goes_with_the_one_given_up);
     tcase_add_test(t, a_continuous_batch_fills_the_place_at_once);
     tcase_add_test(t, a_primed_prefix_outlives_a_request_given_up);
     tcase_add_test(t, a_storm_leaves_the_engine_empty);

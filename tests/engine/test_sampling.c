@@ -121,6 +121,28 @@ START_TEST(the_plan_holds_for_who_brings_nothing)
 }
 END_TEST
 
+/* The shortest head that reaches nothing is one token. */
+START_TEST(top_p_0_is_the_most_likely_alone)
+{
+    dlab_model *m = tiny();
+    int32_t got[2][REQUESTS][NEW] = {{{0}}};
+    for (int greedy = 0; greedy < 2; greedy++) {
+        dlab_engine *e = open_own(m, PLAN "batch.size=6", true);
+        for (int i = 0; i < REQUESTS; i++) {
+            dlab_engine_request r = request_of(i, true);
+            r.temperature = greedy ? 0 : 2;
+            r.top_p = 0;
+            r.top_k = 0;
+            OK(dlab_engine_submit(e, &r, err));
+        }
+        run(e, got[greedy]);
+        dlab_engine_destroy(e);
+    }
+    ck_assert_mem_eq(got[0], got[1], sizeof got[0]);
+    dlab_model_close(m);
+}
+END_TEST
+
 START_TEST(what_is_no_sampling_is_refused_at_submit)
 {
     static const struct {
@@ -130,7 +152,6 @@ START_TEST(what_is_no_sampling_is_refused_at_submit)
     } wrong[] = {{-0.1f, 1, 0, "temperature -0.1"},
                  {NAN, 1, 0, "temperature"},
                  {INFINITY, 1, 0, "temperature inf"},
-                 {1, 0, 0, "top_p 0"},
                  {1, 1.01f, 0, "top_p 1.01"},
                  {1, NAN, 0, "top_p"},
                  {1, -1, 0, "top_p -1"},
@@ -199,6 +220,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, a_row_depends_on_nothing_of_its_neighbours);
     tcase_add_test(t, the_plan_holds_for_who_brings_nothing);
+    tcase_add_test(t, top_p_0_is_the_most_likely_alone);
     tcase_add_test(t, what_is_no_sampling_is_refused_at_submit);
     tcase_add_test(t, who_draws_first_allocates_nothing);
     suite_add_tcase(s, t);

@@ -258,7 +258,7 @@ static bool send_one_away(dlab_engine *e, dlab_rng *r)
         const int seq = (first + i) % n;
         const dlab_seq *s = &e->batch.seqs[seq];
         if (!s->running || !s->held || s->leader >= 0 || s->finish != DLAB_FINISH_NONE) continue;
-        dlab_engine_release_seq(e, seq);
+        OK(dlab_engine_release_seq(e, seq, err));
         return true;
     }
     return false;
@@ -386,7 +386,7 @@ START_TEST(a_primed_sequence_that_is_cancelled_leaves_no_image)
         submit_on(e, 0, ids + 60, 9, 20, handle);
         outcome o = {0};
         for (int i = 0; i < 5; i++) step_once(e, &o);
-        dlab_engine_release_seq(e, handle);
+        OK(dlab_engine_release_seq(e, handle, err));
         ck_assert(dlab_engine_is_swapped(e, handle));
         if (round == 1)
             dlab_engine_cancel(e, false);
@@ -398,6 +398,46 @@ START_TEST(a_primed_sequence_that_is_cancelled_leaves_no_image)
     }
     dlab_engine_unprime(e);
     check_left(e);
+    dlab_engine_destroy(e);
+    dlab_model_close(m);
+}
+END_TEST
+
+/* ---- a device that fails ---- */
+
+static dlab_status (*real_copy)(dlab_device *dev, dlab_at dst, dlab_at src, size_t bytes, dlab_error *err);
+static const void *broken; /* a buffer that nothing can be copied to */
+
+static dlab_status copy_or_fail(dlab_device *dev, dlab_at dst, dlab_at src, size_t bytes, dlab_error *err)
+{
+    if (dst.buf.ptr == broken) return DLAB_FAIL(err, DLAB_EIO, "the copy did not arrive");
+    return real_copy(dev, dst, src, bytes, err);
+}
+
+/* No room in the area is one thing; a copy that fails is no reason to compute again as if nothing were wrong. */
+START_TEST(a_copy_that_fails_ends_the_step)
+{
+    dlab_model *m = tiny();
+    dlab_engine *e = open_as_harness(m, F32 "batch.size=4 kv.store=paged kv.pool=9blocks" SWAPPING, 5, 80, 30);
+    dlab_device_ops ops = *e->fwd.dev->ops;
+    const dlab_device_ops *real = e->fwd.dev->ops;
+    real_copy = ops.copy;
+    ops.copy = copy_or_fail;
+    broken = e->swap.buf.ptr;
+    e->fwd.dev->ops = &ops;
+    submit_six(e);
+    dlab_status st = DLAB_OK;
+    dlab_error err = {0};
+    for (int i = 0; i < 200 && st == DLAB_OK; i++) {
+        dlab_step out;
+        st = dlab_engine_step(e, &out, &err);
+    }
+    ck_assert_int_eq(st, DLAB_EIO);
+    ck_assert_msg(strstr(err.msg, "did not arrive") != NULL, "%s", err.msg);
+    ck_assert_int_eq(e->swap.n_free, e->swap.n);
+    dlab_engine_cancel(e, false); /* all books are in order */
+    check_left(e);
+    e->fwd.dev->ops = real;
     dlab_engine_destroy(e);
     dlab_model_close(m);
 }
@@ -477,6 +517,7 @@ int main(void)
     tcase_add_test(t, sent_away_at_any_time_in_any_store);
     tcase_add_test(t, who_is_given_up_leaves_no_image);
     tcase_add_test(t, a_primed_sequence_that_is_cancelled_leaves_no_image);
+    tcase_add_test(t, a_copy_that_fails_ends_the_step);
     tcase_add_test(t, the_area_is_planned_and_accounted);
     tcase_add_test(t, what_cannot_work_is_refused);
     suite_add_tcase(s, t);

@@ -89,7 +89,8 @@ static void read_template(const dlab_tokenizer *tok, const char *bytes, size_t n
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static dlab_api api = {.model = "tiny", .context = 4096, .batch_size = 8, .top_p = 1};
+    static dlab_api api = {
+        .model = "tiny", .context = 4096, .max_text = 1 << 16, .queue = 64, .batch_size = 8, .top_p = 1};
     static dlab_chat_template *chat;
     if (!chat) {
         dlab_tokenizer *tok = make_tokenizer();

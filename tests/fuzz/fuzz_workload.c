@@ -17,21 +17,21 @@ static dlab_tokenizer *make_tokenizer(void)
     return t;
 }
 
-static void check(const dlab_told *t, const dlab_workload *w)
+static void check(const dlab_file_requests *t, const dlab_workload *w)
 {
-    int64_t talks = 0, last = 0;
+    int64_t conversations = 0, last = 0;
     if (t->n == 0) abort();
     for (size_t i = 0; i < t->n; i++) {
-        const dlab_told_request *r = &t->items[i];
+        const dlab_file_request *r = &t->items[i];
         const size_t held = t->hashes ? t->n_hashes : t->n_ids;
-        talks += !r->later;
+        conversations += !r->later;
         if (r->prompt < 1 || r->prompt > DLAB_LENGTH_MAX || r->output < 0 || r->output > DLAB_LENGTH_MAX) abort();
         if (r->line < 1 || r->arrival_ns < last || (i == 0 && r->later)) abort();
         if (r->n_data < 0 || r->data < 0 || (size_t)(r->data + r->n_data) > held) abort();
         if (t->hashes && r->n_data > 0 && r->n_data * DLAB_TRACE_BLOCK < r->prompt) abort();
         last = r->arrival_ns;
     }
-    if (talks != t->talks || (w->requests > 0 && talks > w->requests)) abort();
+    if (conversations != t->conversations || (w->requests > 0 && conversations > w->requests)) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -47,30 +47,30 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (n == 0) return 0;
     const char *text = (const char *)data + 1;
     const int64_t max = data[0] >> 4; /* 0: all */
-    dlab_told told = {0};
+    dlab_file_requests file = {0};
     dlab_error err = {0};
     dlab_status st;
     w.turns = 1 + (data[0] >> 2) % 4;
     w.requests = max;
     switch (data[0] % 4) {
     case 0:
-        st = dlab_trace_read(&w, text, n - 1, max, &told, &err);
+        st = dlab_trace_read(&w, text, n - 1, max, &file, &err);
         break;
     case 1:
-        st = dlab_jsonl_read(&w, tok, text, n - 1, max, &told, &err);
+        st = dlab_jsonl_read(&w, tok, text, n - 1, max, &file, &err);
         break;
     case 2:
-        st = dlab_sharegpt_read(&w, tok, text, n - 1, max, &told, &err);
+        st = dlab_sharegpt_read(&w, tok, text, n - 1, max, &file, &err);
         break;
     default:
         w.requests = 0; /* lines are all read: they are used again from the start */
-        st = dlab_lengths_read("lengths", max > 0, text, n - 1, &told, &err);
+        st = dlab_lengths_read("lengths", max > 0, text, n - 1, &file, &err);
     }
     if (st == DLAB_OK) {
-        check(&told, &w);
+        check(&file, &w);
     } else if (err.msg[0] == 0 || strchr(err.msg, '\n')) {
         abort();
     }
-    dlab_told_free(&told);
+    dlab_file_requests_free(&file);
     return 0;
 }

@@ -459,6 +459,51 @@ START_TEST(a_limit_ends_a_wait)
 }
 END_TEST
 
+/* A step of 250 ms, a limit of 220: what came at 100 and 200 waits for its end, which is the run's; what comes at 230 was
+ * beyond the limit. */
+START_TEST(what_came_due_before_the_limit_is_seen_to_wait)
+{
+    make_requests(&requests, 4, 0, 4, 1);
+    arrive(100);
+    requests.arrival[3] = 230 * MS;
+    opts.time_limit_ns = 220 * MS;
+    serve(1, 250, 0);
+    drive();
+    ck_assert_int_eq(run.status, DLAB_RUN_TRUNCATED);
+    ck_assert_uint_eq(run.n_requests, 3);
+    for (int i = 1; i < 3; i++) {
+        check_ms(run.requests[i].t_sched, 100 * i);
+        check_ms(run.requests[i].t_submit, 250);
+        ck_assert(isnan(run.requests[i].t_admit) && isnan(run.requests[i].t_done));
+    }
+    ck_assert(!target->ops->busy(target));
+}
+END_TEST
+
+/* Three requests of 100 ms, one at a time, are through at 300 ms; the loop was to go on for a second. */
+START_TEST(a_run_that_used_its_requests_up_says_so)
+{
+    make_requests(&requests, 3, 0, 4, 1);
+    requests.q.arrival_ns = requests.arrival;
+    requests.q.concurrency = 1;
+    requests.arrival[1] = requests.arrival[2] = -1;
+    requests.q.duration_ns = 1000 * MS;
+    serve(1, 0, 100);
+    drive();
+    ck_assert_str_eq(run.reason, ""); /* so many were asked for */
+    dlab_run_free(&run);
+    requests.q.scarce = true;
+    drive();
+    ck_assert_int_eq(run.status, DLAB_RUN_OK);
+    ck_assert_str_eq(run.reason, "its requests were used up after 0.3 of 1 s");
+    dlab_run_free(&run);
+    dlab_run_init(&run);
+    requests.q.duration_ns = 300 * MS; /* when the last one ends */
+    drive();
+    ck_assert_str_eq(run.reason, "");
+}
+END_TEST
+
 /* The clock goes on by itself in a wait; whoever interrupts sees the flag heeded within a slice of it. */
 static volatile sig_atomic_t flag;
 static bool rests(const dlab_target *t)
@@ -519,6 +564,8 @@ int main(void)
     tcase_add_test(c, what_a_server_says_at_the_end_counts);
     tcase_add_test(c, requests_start_at_ticks);
     tcase_add_test(c, a_limit_ends_a_wait);
+    tcase_add_test(c, what_came_due_before_the_limit_is_seen_to_wait);
+    tcase_add_test(c, a_run_that_used_its_requests_up_says_so);
     tcase_add_test(c, an_interruption_ends_a_wait);
     tcase_add_test(c, a_long_wait_beats_the_pulse);
     suite_add_tcase(s, c);

@@ -9,6 +9,7 @@
 #include "harness/target/null.h"
 #include "results/metric.h"
 #include "tests/harness/drive_test.h"
+#include "tests/harness/workload_test.h"
 
 static dlab_error err;
 
@@ -84,7 +85,7 @@ static void deliver(const char *requests, const char *rate, dlab_clock *clock, d
     const dlab_workload w = workload_of(sets);
     dlab_target *t = null_target(64, 0, clock);
     const dlab_workload_host host = {.batch_size = 64, .first_id = 256, .vocab = 512};
-    succeed(dlab_workload_build(&w, &host, q, &err));
+    *q = build_on(&w, &host);
     dlab_run_init(run);
     succeed(dlab_drive(t, clock, q, NULL, &(dlab_drive_opts){.eos = -1}, run, &err));
     ck_assert_uint_eq(run->n_requests, (size_t)q->n);
@@ -111,20 +112,60 @@ START_TEST(a_rate_is_delivered)
 }
 END_TEST
 
-/* On the real clock a machine may be late, never early, and being late once must not delay all that follows: the bound is
- * what one stall may cost, not the sum of 400. */
-START_TEST(a_rate_is_delivered_in_real_time)
+/* How much longer sending took than was drawn, in a second of real time at 200 a second. */
+static double stretch(void)
 {
     dlab_requests q;
     dlab_run run;
-    deliver("workload.requests=400", "workload.rate=2000", dlab_clock_real(), &q, &run);
-    for (size_t i = 0; i < 400; i++) ck_assert_double_ge(run.requests[i].t_submit, run.requests[i].t_sched);
-    const double drawn = (double)(q.arrival_ns[399] - q.arrival_ns[0]);
-    const double took = run.requests[399].t_submit - run.requests[0].t_submit;
-    ck_assert_double_gt(took, 0.2 * drawn);
-    ck_assert_double_lt(took, 20 * drawn);
+    deliver("workload.requests=200", "workload.rate=200", dlab_clock_real(), &q, &run);
+    for (size_t i = 0; i < 200; i++) ck_assert_double_ge(run.requests[i].t_submit, run.requests[i].t_sched);
+    const double drawn = (double)(q.arrival_ns[199] - q.arrival_ns[0]);
+    const double took = run.requests[199].t_submit - run.requests[0].t_submit;
     dlab_run_free(&run);
     dlab_requests_free(&q);
+    return took / drawn;
+}
+
+/* On the real clock a machine may be late, never early. Delays must not add up: with 183.5 of 200 the ratio is 1.09, each
+ * time; a stall at the first or the last request moves it too, but not in each of three tries. */
+START_TEST(a_rate_is_delivered_in_real_time)
+{
+    double ratio = 0;
+    for (int tries = 0; tries < 3 && !(ratio > 0.96 && ratio < 1.04); tries++) ratio = stretch();
+    ck_assert_double_gt(ratio, 0.96);
+    ck_assert_double_lt(ratio, 1.04);
+}
+END_TEST
+
+/* Two answers to each of three prompts, from the words of an experiment to the events. */
+START_TEST(samples_arrive_in_the_record)
+{
+    const char *sets[] = {
+        "workload.kind=open", "workload.arrivals=constant", "workload.rate=10",  "workload.requests=3",
+        "workload.samples=2", "workload.prompt=5",          "workload.output=4", NULL};
+    const dlab_workload w = workload_of(sets);
+    const dlab_workload_host host = {.batch_size = 4, .first_id = 256, .vocab = 512};
+    dlab_clock *clock = dlab_clock_virtual_create(7);
+    dlab_target *t = null_target(4, 30 * MS, clock);
+    dlab_requests q = build_on(&w, &host);
+    dlab_run run;
+    dlab_run_init(&run);
+    succeed(dlab_drive(t, clock, &q, NULL, &(dlab_drive_opts){.eos = -1}, &run, &err));
+    ck_assert_uint_eq(run.n_requests, 6);
+    ck_assert_uint_eq(run.n_tokens, 24);
+    for (int i = 0; i < 6; i++) {
+        const dlab_ev_request *r = &run.requests[i];
+        ck_assert_int_eq(r->id, i);
+        ck_assert_int_eq(r->prompt_tokens, 5);
+        ck_assert_int_eq(r->asked_tokens, 4);
+        ck_assert_int_eq(r->new_tokens, 4);
+        ck_assert_double_eq(r->t_sched, 100.0 * (i / 2) * MS);
+        ck_assert_double_eq_tol(r->t_done, 100.0 * (i / 2) * MS + 30.0 * MS, 1);
+    }
+    dlab_run_free(&run);
+    dlab_requests_free(&q);
+    t->ops->destroy(t);
+    dlab_clock_destroy(clock);
 }
 END_TEST
 
@@ -201,7 +242,8 @@ START_TEST(each_run_starts_cold)
     ck_assert_int_gt(second.kv_asked_tokens, 0);
     ck_assert_int_eq(first.kv_hit_tokens, 0);
     ck_assert_int_eq(second.kv_hit_tokens, 0);
-    ck_assert_str_eq(second.load_shape, "batch");
+    ck_assert_str_eq(dlab_settings_get(&second.effective, "workload.kind"), "batch");
+    ck_assert_double_eq(second.kv_hit_ideal, 0);
     dlab_run_free(&first);
     dlab_run_free(&second);
 }
@@ -246,14 +288,12 @@ static void run_engine(const dlab_model *m, const char *mode, int64_t per_row_ns
     const dlab_model_info *info = dlab_model_get_info(m);
     const dlab_workload_host host = {.batch_size = 4, .context = info->context, .vocab = info->vocab};
     dlab_target_ops ops = *dlab_target_find("engine");
-    dlab_engine_needs needs;
-    dlab_requests q;
+    const dlab_engine_needs needs = needs_on(&w, &host);
+    dlab_requests q = build_on(&w, &host);
     dlab_target *t = NULL;
     ops.step = timed_step;
     row_ns = per_row_ns;
     engine_time = dlab_clock_virtual_create(7);
-    succeed(dlab_workload_needs(&w, &host, &needs, &err));
-    succeed(dlab_workload_build(&w, &host, &q, &err));
     succeed(
         ops.create(&(dlab_target_setup){.plan = &plan, .model = m, .needs = &needs, .clock = engine_time}, &t, &err));
     t->ops = &ops;
@@ -328,6 +368,7 @@ int main(void)
     tcase_add_test(c, waiting_for_a_place_counts);
     tcase_add_test(c, a_rate_is_delivered);
     tcase_add_test(c, a_rate_is_delivered_in_real_time);
+    tcase_add_test(c, samples_arrive_in_the_record);
     tcase_add_test(c, a_service_time_is_kept_to);
     tcase_add_test(c, each_run_starts_cold);
     tcase_add_test(c, a_warm_cache_is_asked_for_and_said);

@@ -276,6 +276,39 @@ static int64_t whole(const json_t *j, const char *key)
     return json_integer_value(v);
 }
 
+/* Words of which one names an end; any other is that of an answer that was not served. */
+START_TEST(only_known_reasons_end_an_answer)
+{
+    static const struct {
+        const char *word;
+        dlab_finish finish;
+    } served[] = {{"length", DLAB_FINISH_LENGTH},
+                  {"stop", DLAB_FINISH_EOS},
+                  {"tool_calls", DLAB_FINISH_EOS},
+                  {"content_filter", DLAB_FINISH_EOS},
+                  {"", DLAB_FINISH_NONE}};
+    static const char *const broken[] = {"abort", "error", "cancelled", "lengthy"};
+    char text[128];
+    for (size_t i = 0; i < sizeof served / sizeof *served; i++) {
+        dlab_answer a = {0};
+        dlab_answer_reset(&a);
+        snprintf(text, sizeof text, "{\"choices\":[{\"text\":\"x\",\"finish_reason\":\"%s\"}]}", served[i].word);
+        tell(&a, text, 1);
+        ck_assert_int_eq(a.finish, served[i].finish);
+        dlab_answer_free(&a);
+    }
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        dlab_answer a = {0};
+        dlab_error err = {0};
+        dlab_answer_reset(&a);
+        snprintf(text, sizeof text, "{\"choices\":[{\"text\":\"x\",\"finish_reason\":\"%s\"}]}", broken[i]);
+        ck_assert_int_eq(dlab_answer_event(&a, text, strlen(text), 1, &err), DLAB_EFORMAT);
+        ck_assert_ptr_nonnull(strstr(err.msg, broken[i]));
+        dlab_answer_free(&a);
+    }
+}
+END_TEST
+
 START_TEST(a_request_says_what_is_asked)
 {
     static const int32_t ids[] = {256, 257, 258};
@@ -294,6 +327,12 @@ START_TEST(a_request_says_what_is_asked)
     ck_assert_ptr_null(json_object_get(j, "seed")); /* greedy */
     ck_assert_ptr_null(json_object_get(j, "top_p"));
     ck_assert_int_eq(whole(j, "temperature"), 3); /* extra members win */
+    json_decref(j);
+    remote.extra = "{\"max_tokens\": 7, \"ignore_eos\": 3, \"prompt\": 4}"; /* over what is a request's own, too */
+    j = body_of(&remote, &plan, &r, 0);
+    ck_assert_int_eq(whole(j, "max_tokens"), 7);
+    ck_assert_int_eq(whole(j, "ignore_eos"), 3);
+    ck_assert_int_eq(whole(j, "prompt"), 4);
     json_decref(j);
 
     dlab_engine_request sampled = r;
@@ -352,11 +391,18 @@ START_TEST(urls)
     expect_endpoint("http://127.0.0.1:8080/", "chat", "http://127.0.0.1:8080/v1/chat/completions");
     expect_endpoint("http://127.0.0.1:8080/v1", "completions", "http://127.0.0.1:8080/v1/completions");
     expect_endpoint("https://a.example/deep/v3/", "completions", "https://a.example/deep/v3/completions");
-    static const char *const bad[] = {"",          "http://",    "ftp://x", "http:///x",
-                                      "http://:8", "http://a b", "engine",  "http://x?y"};
+    expect_endpoint("http://u:p%40x@127.0.0.1:8080", "completions", "http://127.0.0.1:8080/v1/completions");
+    static const char *const bad[] = {"",           "http://", "ftp://x",    "http:///x",  "http://:8",
+                                      "http://a b", "engine",  "http://x?y", "http://u:p@"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) ck_assert_msg(!dlab_server_is_url(bad[i]), "%s", bad[i]);
     dlab_server s;
     dlab_error err = {0};
+    const dlab_remote login = {.url = "http://u:p%40x@localhost/a@b"};
+    ck_assert_int_eq(dlab_server_init(&s, &login, &err), DLAB_OK);
+    ck_assert_str_eq(s.login, "u:p@x");
+    ck_assert_str_eq(s.base, "http://localhost/a@b");
+    ck_assert(s.loopback);
+    dlab_server_free(&s);
     const dlab_remote keyed = {.url = "http://x", .api_key = "a\r\nHost: b"};
     ck_assert_int_eq(dlab_server_init(&s, &keyed, &err), DLAB_EUSAGE); /* no headers of the key's making */
     dlab_server_free(&s);
@@ -377,6 +423,7 @@ int main(void)
     tcase_add_test(c, answers_without_text);
     tcase_add_test(c, what_is_no_completion_is_refused);
     tcase_add_test(c, usage_is_not_believed_blindly);
+    tcase_add_test(c, only_known_reasons_end_an_answer);
     tcase_add_test(c, a_request_says_what_is_asked);
     tcase_add_test(c, prompts_as_text_need_a_tokenizer);
     tcase_add_test(c, urls);

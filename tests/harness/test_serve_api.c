@@ -15,6 +15,8 @@ static dlab_api api_of(void)
                       .tok = tok,
                       .chat_refusal = "the template of this model is strange",
                       .context = 64,
+                      .max_text = 64,
+                      .queue = 32,
                       .batch_size = 8,
                       .temperature = 0.25F,
                       .top_p = 0.5F,
@@ -103,6 +105,47 @@ START_TEST(all_that_is_said_is_taken)
 }
 END_TEST
 
+START_TEST(what_asks_for_nothing_more)
+{
+    dlab_api api = api_of();
+    dlab_question q;
+    read_ok(&api, "{\"prompt\": \"a\", \"min_tokens\": 0, \"priority\": 0}", &q);
+    dlab_question_free(&q);
+    read_ok(&api, "{\"prompt\": \"a\", \"min_tokens\": 8, \"max_tokens\": 8, \"ignore_eos\": true}", &q);
+    dlab_question_free(&q);
+    read_ok(&api, "{\"prompt\": \"a\", \"top_p\": 0}", &q);
+    ck_assert(q.ask.top_p == 0);
+    dlab_question_free(&q);
+    api.by_priority = true; /* the API's lowest goes first, the engine's highest */
+    read_ok(&api, "{\"prompt\": \"a\", \"priority\": -3}", &q);
+    ck_assert_int_eq(q.ask.priority, 3);
+    dlab_question_free(&q);
+}
+END_TEST
+
+/* Before anything is encoded. */
+START_TEST(what_can_never_fit)
+{
+    dlab_api api = api_of();
+    dlab_question q;
+    dlab_api_error e = {0};
+    char body[512] = "{\"prompt\": [";
+    int64_t longest = 0;
+    ck_assert_int_eq(dlab_api_longest_token(tok, &longest, NULL), DLAB_OK);
+    ck_assert_int_ge(longest, 1);
+    for (int i = 0; i < 33; i++) strcat(body, i ? ",[1]" : "[1]");
+    strcat(body, "]}");
+    refused(body, "prompt", "--queue");
+    snprintf(body, sizeof body, "{\"prompt\": \"%070d\"}", 1);
+    ck_assert_int_ne(dlab_api_read(&api, false, body, strlen(body), &q, &e), DLAB_OK);
+    ck_assert_str_eq(e.code, "context_length_exceeded");
+    ck_assert_ptr_nonnull(strstr(e.message, "64 bytes at most: the prompt has 70"));
+    const dlab_answer_sum sum = {.ended = true, .end = DLAB_ANSWER_REFUSED, .message = "no"};
+    ck_assert(dlab_api_answer_error(&sum, &e));
+    ck_assert(e.status == 400 && strcmp(e.code, "request_refused") == 0);
+}
+END_TEST
+
 START_TEST(bodies_that_are_no_json_object)
 {
     refused("", "", "not valid JSON");
@@ -162,6 +205,12 @@ START_TEST(what_is_not_built_is_refused_by_name)
     refused("{\"prompt\": \"a\", \"logit_bias\": {\"1\": 1}}", "logit_bias", "not built");
     refused("{\"prompt\": \"a\", \"temprature\": 1}", "temprature", "did you mean \"temperature\"");
     refused("{\"prompt\": \"a\", \"messages\": []}", "messages", "unknown");
+    refused("{\"prompt\": \"a\", \"min_tokens\": 1}", "min_tokens", "not built");
+    refused("{\"prompt\": \"a\", \"min_tokens\": 9, \"max_tokens\": 8, \"ignore_eos\": true}", "min_tokens",
+            "not built");
+    refused("{\"prompt\": \"a\", \"min_tokens\": 8, \"max_tokens\": 8, \"ignore_eos\": true, \"stop\": \"b\"}",
+            "min_tokens", "not built");
+    refused("{\"prompt\": \"a\", \"priority\": 1}", "priority", "batch.policy=priority");
     static const char *const chats[] = {"tools", "response_format", "reasoning_effort", "audio", "top_logprobs"};
     static const char *const values[] = {"[{\"type\": \"function\"}]", "{\"type\": \"json_object\"}", "\"high\"", "{}",
                                          "5"};
@@ -227,7 +276,8 @@ END_TEST
 
 START_TEST(prometheus_reads_the_counters)
 {
-    dlab_serve_stats s = {.running = 2, .waiting = 3, .preemptions = 4};
+    dlab_serve_stats s = {
+        .running = 2, .waiting = 3, .preemptions = 4, .swapped_out = 3, .swapped_in = 2, .swap_bytes = 8};
     dlab_histogram_add(&s.ttft, 0.0005); /* a bound belongs to its bucket */
     dlab_histogram_add(&s.ttft, 0.03);
     dlab_histogram_add(&s.ttft, 1000);
@@ -240,14 +290,17 @@ START_TEST(prometheus_reads_the_counters)
                                         "\ndlab_time_to_first_token_seconds_bucket{le=\"0.05\"} 2\n",
                                         "\ndlab_time_to_first_token_seconds_bucket{le=\"500\"} 2\n",
                                         "\ndlab_time_to_first_token_seconds_bucket{le=\"+Inf\"} 3\n",
-                                        "\ndlab_time_to_first_token_seconds_sum 1000.0305\n",
+                                        "\ndlab_time_to_first_token_seconds_sum 1000.03",
                                         "\ndlab_time_to_first_token_seconds_count 3\n",
                                         "\ndlab_requests_running 2\n",
                                         "\ndlab_requests_waiting 3\n",
                                         "\ndlab_http_connections 7\n",
                                         "\ndlab_requests_total{finish=\"stop\"} 5\n",
                                         "\ndlab_http_responses_total{code=\"200\"} 6\n",
-                                        "\ndlab_preemptions_total 4\n"};
+                                        "\ndlab_preemptions_total 4\n",
+                                        "\ndlab_swapped_out_total 3\n",
+                                        "\ndlab_swapped_in_total 2\n",
+                                        "\ndlab_swap_bytes_total 8\n"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         ck_assert_msg(strstr(text, lines[i]) != NULL, "no line %s", lines[i]);
     for (const char *line = text; line && *line; line = strchr(line, '\n') + 1) /* each is a comment or NAME VALUE */
@@ -265,6 +318,8 @@ int main(void)
     TCase *t = tcase_create("serve_api");
     tcase_add_test(t, what_is_not_said_is_the_servers);
     tcase_add_test(t, all_that_is_said_is_taken);
+    tcase_add_test(t, what_asks_for_nothing_more);
+    tcase_add_test(t, what_can_never_fit);
     tcase_add_test(t, bodies_that_are_no_json_object);
     tcase_add_test(t, values_that_make_no_sense);
     tcase_add_test(t, what_is_not_built_is_refused_by_name);

@@ -16,18 +16,34 @@ typedef struct {
     dlab_host *host;
 } lab;
 
-static void open_lab(lab *l, int64_t queue)
+/* Ways to run a batch; what a host promises holds for all. */
+static const char *const plans[][5] = {
+    {"batch.mode=continuous"},
+    {"batch.mode=static"},
+    {"batch.mode=continuous", "kv.pool=40 blocks"},
+    {"batch.mode=continuous", "kv.pool=40 blocks", "batch.preemption=swap"},
+    {"batch.mode=continuous", "kv.pool=40 blocks", "kv.prefix_cache=true", "batch.preemption=swap"},
+    {"batch.mode=static", "batch.budget=lengths", "batch.token_budget=1700"},
+};
+#define N_PLANS ((int)(sizeof plans / sizeof *plans))
+
+static void open_timed_lab(lab *l, int which, int64_t queue, int64_t timeout_ns)
 {
     dlab_plan plan;
     dlab_error err = {0};
     const dlab_engine_needs needs = {.max_seqs = 4, .max_tokens = 400, .max_prompt = 400, .own_sampling = true};
     dlab_plan_default(&plan);
-    static const char *const sets[] = {"batch.mode=continuous", "batch.size=4", "kv.store=paged", "threads=1"};
-    for (size_t i = 0; i < 4; i++) ck_assert_int_eq(dlab_plan_set(&plan, sets[i], NULL), DLAB_OK);
+    static const char *const sets[] = {"batch.size=4", "kv.store=paged", "threads=1"};
+    for (size_t i = 0; i < 3; i++) ck_assert_int_eq(dlab_plan_set(&plan, sets[i], NULL), DLAB_OK);
+    for (size_t i = 0; i < 5 && plans[which][i]; i++)
+        ck_assert_int_eq(dlab_plan_set(&plan, plans[which][i], NULL), DLAB_OK);
     ck_assert_msg(dlab_engine_create(&plan, model, &needs, &l->engine, &err) == DLAB_OK, "%s", err.msg);
-    const dlab_host_opts opts = {.engine = l->engine, .tok = tok, .clock = dlab_clock_real(), .queue = queue};
+    const dlab_host_opts opts = {
+        .engine = l->engine, .tok = tok, .clock = dlab_clock_real(), .queue = queue, .timeout_ns = timeout_ns};
     ck_assert_int_eq(dlab_host_create(&opts, &l->host, NULL), DLAB_OK);
 }
+
+static void open_lab(lab *l, int which, int64_t queue) { open_timed_lab(l, which, queue, 0); }
 
 static void close_lab(lab *l)
 {
@@ -115,9 +131,8 @@ static dlab_answer_piece answer_to(lab *l, dlab_ask ask, reader *r, dlab_answer_
     dlab_answer_piece p;
     dlab_answer *a = submit(l->host, &ask);
     wait_for_news(l->host, a, r);
-    dlab_answer_get_sum(l->host, a, sum);
+    ck_assert_uint_eq(dlab_answer_take(l->host, a, &p, sum), 1);
     ck_assert(sum->ended);
-    dlab_answer_take(l->host, a, 0, &p);
     dlab_host_release(l->host, a);
     return p;
 }
@@ -128,7 +143,7 @@ START_TEST(a_stream_adds_up_to_the_whole)
     reader r;
     dlab_answer_sum sum;
     dlab_serve_stats s;
-    open_lab(&l, 8);
+    open_lab(&l, _i, 8);
     const dlab_answer_piece whole = answer_to(&l, ask_of(&r, "Hello", 60, 1), &r, &sum);
     ck_assert_int_eq(whole.end, DLAB_ANSWER_LENGTH);
     ck_assert_int_eq(sum.prompt_tokens, 5);
@@ -142,7 +157,8 @@ START_TEST(a_stream_adds_up_to_the_whole)
     while (end == DLAB_ANSWER_NONE) {
         dlab_answer_piece p;
         wait_for_news(l.host, a, &r);
-        dlab_answer_take(l.host, a, 0, &p);
+        if (dlab_answer_take(l.host, a, &p, &sum) == 0)
+            continue; /* the token ends no character, or the end is still to come */
         ck_assert_uint_le(n + p.n, whole.n);
         memcpy(text + n, p.text, p.n);
         n += p.n;
@@ -172,7 +188,7 @@ START_TEST(a_stop_string_ends_the_engines_work)
     reader r;
     dlab_answer_sum sum;
     dlab_serve_stats s;
-    open_lab(&l, 8);
+    open_lab(&l, _i, 8);
     const dlab_answer_piece whole = answer_to(&l, ask_of(&r, "Hello", 100, 1), &r, &sum);
     size_t k = 8;
     while (k < whole.n && (unsigned char)whole.text[k] >= 0x80) k++; /* a character of one byte */
@@ -200,16 +216,16 @@ START_TEST(samples_have_their_own_text_and_one_prompt)
     dlab_answer_sum sum;
     dlab_answer_piece p[3];
     dlab_serve_stats s;
-    open_lab(&l, 8);
+    open_lab(&l, _i, 8);
     dlab_ask ask = ask_of(&r, "Hello", 40, 3);
     ask.temperature = 2;
     dlab_answer *a = submit(l.host, &ask);
     wait_for_news(l.host, a, &r);
-    dlab_answer_get_sum(l.host, a, &sum);
+    ck_assert_uint_eq(dlab_answer_take(l.host, a, p, &sum), 3);
     ck_assert_uint_eq(sum.n_choices, 3);
     ck_assert_int_eq(sum.prompt_tokens, 5);
     ck_assert_int_eq(sum.completion_tokens, 120);
-    for (size_t i = 0; i < 3; i++) dlab_answer_take(l.host, a, i, &p[i]);
+    ck_assert_uint_eq(p[0].choice + p[1].choice + p[2].choice, 3);
     for (size_t i = 0; i < 2; i++) ck_assert(p[i].n != p[i + 1].n || memcmp(p[i].text, p[i + 1].text, p[i].n) != 0);
     for (size_t i = 0; i < 3; i++) free(p[i].text);
     dlab_host_release(l.host, a);
@@ -225,7 +241,7 @@ START_TEST(what_is_given_up_is_freed)
     reader r[40];
     dlab_answer *a[40];
     dlab_serve_stats s;
-    open_lab(&l, 100);
+    open_lab(&l, _i, 100);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 40; i++) {
             dlab_ask ask = ask_of(&r[i], "Hello there", 380, 1 + i % 2);
@@ -249,7 +265,7 @@ START_TEST(several_prompts_given_up_at_their_end)
     lab l;
     reader r;
     dlab_serve_stats s;
-    open_lab(&l, 100);
+    open_lab(&l, _i, 100);
     for (int i = 0; i < 300; i++) {
         dlab_ask ask = ask_of(&r, "Hello", 1 + i % 3, 1);
         dlab_prompt *more = realloc(ask.prompts, 3 * sizeof *more);
@@ -277,27 +293,32 @@ START_TEST(a_peer_that_closes_cancels)
     reader r;
     int pair[2];
     dlab_answer_sum sum;
-    dlab_answer_end end;
     dlab_serve_stats s;
-    open_lab(&l, 8);
+    open_lab(&l, _i, 8);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     reader rs[7];
-    dlab_answer *others[7]; /* work for longer than the host looks away */
-    dlab_ask ask = ask_of(&r, "Hello", 390, 1);
-    ask.socket = pair[0];
+    dlab_answer *others[7]; /* work enough for this one to wait behind */
     for (int i = 0; i < 7; i++) {
         dlab_ask o = ask_of(&rs[i], "Hello", 390, 4);
         others[i] = submit(l.host, &o);
     }
+    dlab_ask ask = ask_of(&r, "Hello", 390, 1);
+    ask.socket = pair[0];
     dlab_answer *a = submit(l.host, &ask);
+    dlab_host_watch(l.host); /* nothing has happened yet */
     close(pair[1]);
+    dlab_host_watch(l.host);
     wait_for_news(l.host, a, &r);
     dlab_answer_get_sum(l.host, a, &sum);
-    end = sum.end;
     dlab_host_release(l.host, a);
-    for (int i = 0; i < 7; i++) dlab_host_release(l.host, others[i]);
+    ck_assert_int_eq(sum.end, DLAB_ANSWER_CANCELLED);
+    ck_assert_str_eq(sum.message, "the client went away");
+    for (int i = 0; i < 7; i++) {
+        dlab_answer_get_sum(l.host, others[i], &sum);
+        ck_assert_int_eq(sum.end, DLAB_ANSWER_NONE);
+        dlab_host_release(l.host, others[i]);
+    }
     wait_until_idle(l.host, &s);
-    ck_assert(end == DLAB_ANSWER_CANCELLED || sum.completion_tokens == 390); /* unless this machine was so fast */
     close(pair[0]);
     close_lab(&l);
 }
@@ -312,7 +333,7 @@ START_TEST(a_full_queue_and_a_drain_refuse)
     dlab_error err = {0};
     dlab_answer *no = NULL;
     int n = 0;
-    open_lab(&l, 2);
+    open_lab(&l, _i, 2);
     dlab_status st = DLAB_OK;
     while (st == DLAB_OK && n < 64) {
         dlab_ask ask = ask_of(&r[n], "Hello", 390, 1);
@@ -347,7 +368,7 @@ START_TEST(what_can_never_fit_is_refused_by_the_engine)
     reader r;
     dlab_answer_sum sum;
     dlab_serve_stats s;
-    open_lab(&l, 8);
+    open_lab(&l, 0, 8);
     const dlab_answer_piece none = answer_to(&l, ask_of(&r, "Hello", 1000, 1), &r, &sum);
     ck_assert_int_eq(sum.end, DLAB_ANSWER_REFUSED);
     ck_assert_ptr_nonnull(strstr(sum.message, "1004 positions"));
@@ -363,15 +384,81 @@ START_TEST(all_end_when_told_to)
     lab l;
     reader r;
     dlab_answer_sum sum;
-    open_lab(&l, 8);
+    open_lab(&l, _i, 8);
     dlab_ask ask = ask_of(&r, "Hello", 390, 4);
+    dlab_answer *a = submit(l.host, &ask), *no = NULL;
+    dlab_host_stop(l.host); /* without a reader that would take part in it */
+    ck_assert(dlab_answer_ready(l.host, a));
+    dlab_answer_get_sum(l.host, a, &sum);
+    ck_assert(sum.ended && sum.end == DLAB_ANSWER_SHUTDOWN);
+    ask = ask_of(&r, "Hello", 1, 1);
+    ck_assert_int_eq(dlab_host_submit(l.host, &ask, &no, NULL), DLAB_EINTERRUPTED);
+    dlab_ask_free(&ask);
+    dlab_host_release(l.host, a);
+    ck_assert_int_eq(dlab_host_live(l.host), 0);
+    close_lab(&l);
+}
+END_TEST
+
+/* First the engine is late, then the reader. */
+START_TEST(time_that_is_up)
+{
+    lab l;
+    reader r;
+    int pair[2];
+    char byte;
+    dlab_answer_sum sum;
+    dlab_serve_stats s;
+    open_timed_lab(&l, _i, 8, 1);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    dlab_ask ask = ask_of(&r, "Hello", 390, 4);
+    ask.socket = pair[0];
     dlab_answer *a = submit(l.host, &ask);
-    dlab_host_abort_all(l.host);
+    dlab_host_watch(l.host);
     wait_for_news(l.host, a, &r);
     dlab_answer_get_sum(l.host, a, &sum);
-    ck_assert(sum.end == DLAB_ANSWER_SHUTDOWN);
+    ck_assert_int_eq(sum.end, DLAB_ANSWER_TIMEOUT);
+    usleep(10);
+    dlab_host_watch(l.host);
+    ck_assert_int_eq(recv(pair[1], &byte, 1, 0), 0);
     dlab_host_release(l.host, a);
-    ck_assert(dlab_host_draining(l.host));
+    wait_until_idle(l.host, &s);
+    ck_assert_uint_eq(s.ended[DLAB_ANSWER_TIMEOUT], 4);
+    close(pair[0]);
+    close(pair[1]);
+    close_lab(&l);
+}
+END_TEST
+
+/* Those that wait are computed again or copied, and say the same. */
+START_TEST(a_small_cache_changes_no_answer)
+{
+    enum { N = 6 };
+    lab l;
+    reader r[N];
+    dlab_answer *a[N];
+    dlab_answer_sum sum;
+    dlab_answer_piece p[N];
+    dlab_serve_stats s;
+    open_lab(&l, _i, 100);
+    for (int i = 0; i < N; i++) {
+        dlab_ask ask = ask_of(&r[i], "Hello", 300, 1);
+        a[i] = submit(l.host, &ask);
+    }
+    for (int i = 0; i < N; i++) {
+        wait_for_news(l.host, a[i], &r[i]);
+        ck_assert_uint_eq(dlab_answer_take(l.host, a[i], &p[i], &sum), 1);
+        ck_assert_int_eq(p[i].end, DLAB_ANSWER_LENGTH);
+        ck_assert_int_eq(sum.completion_tokens, 300);
+        ck_assert_uint_eq(p[i].n, p[0].n);
+        ck_assert_mem_eq(p[i].text, p[0].text, p[0].n);
+        dlab_host_release(l.host, a[i]);
+    }
+    for (int i = 0; i < N; i++) free(p[i].text);
+    wait_until_idle(l.host, &s);
+    const bool swaps = strcmp(dlab_engine_plan(l.engine)->batch_preemption, "swap") == 0;
+    if (strcmp(plans[_i][1] ? plans[_i][1] : "", "kv.pool=40 blocks") == 0) ck_assert_uint_gt(s.preemptions, 0);
+    ck_assert(swaps ? s.swapped_out > 0 && s.swapped_in > 0 && s.swap_bytes > 0 : s.swapped_out == 0);
     close_lab(&l);
 }
 END_TEST
@@ -384,15 +471,17 @@ int main(void)
     Suite *s = suite_create("serve_host");
     TCase *t = tcase_create("serve_host");
     tcase_set_timeout(t, 300);
-    tcase_add_test(t, a_stream_adds_up_to_the_whole);
-    tcase_add_test(t, a_stop_string_ends_the_engines_work);
-    tcase_add_test(t, samples_have_their_own_text_and_one_prompt);
-    tcase_add_test(t, what_is_given_up_is_freed);
-    tcase_add_test(t, several_prompts_given_up_at_their_end);
-    tcase_add_test(t, a_peer_that_closes_cancels);
-    tcase_add_test(t, a_full_queue_and_a_drain_refuse);
+    tcase_add_loop_test(t, a_stream_adds_up_to_the_whole, 0, N_PLANS);
+    tcase_add_loop_test(t, a_stop_string_ends_the_engines_work, 0, N_PLANS);
+    tcase_add_loop_test(t, samples_have_their_own_text_and_one_prompt, 0, N_PLANS);
+    tcase_add_loop_test(t, what_is_given_up_is_freed, 0, N_PLANS);
+    tcase_add_loop_test(t, several_prompts_given_up_at_their_end, 0, N_PLANS);
+    tcase_add_loop_test(t, a_peer_that_closes_cancels, 0, N_PLANS);
+    tcase_add_loop_test(t, a_full_queue_and_a_drain_refuse, 0, N_PLANS);
     tcase_add_test(t, what_can_never_fit_is_refused_by_the_engine);
-    tcase_add_test(t, all_end_when_told_to);
+    tcase_add_loop_test(t, all_end_when_told_to, 0, N_PLANS);
+    tcase_add_loop_test(t, time_that_is_up, 0, N_PLANS);
+    tcase_add_loop_test(t, a_small_cache_changes_no_answer, 0, N_PLANS);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -181,6 +181,41 @@ START_TEST(a_loop_that_its_duration_ended_is_over_with_requests_left)
 }
 END_TEST
 
+/* A closed loop that looks for one more before its end; an open one whose requests are fewer than come. */
+START_TEST(it_is_known_when_requests_were_used_up)
+{
+    int64_t at[] = {0, -1, -1};
+    dlab_requests q = {.n = 3, .arrival_ns = at, .concurrency = 1, .duration_ns = 40 * MS, .scarce = true};
+    fixture f = open_source(&q);
+    for (int64_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(dlab_source_used_up_ns(f.s), -1);
+        check_take(f.s, 10 * i, i, 10 * i);
+        dlab_source_ended(f.s, i, 10 * (i + 1) * MS, false);
+    }
+    ck_assert_int_eq(dlab_source_used_up_ns(f.s), 30 * MS);
+    dlab_source_destroy(f.s);
+
+    q.duration_ns = 30 * MS;
+    f = open_source(&q);
+    for (int64_t i = 0; i < 3; i++) {
+        check_take(f.s, 10 * i, i, 10 * i);
+        dlab_source_ended(f.s, i, 10 * (i + 1) * MS, false);
+    }
+    ck_assert_int_eq(dlab_source_used_up_ns(f.s), -1);
+    dlab_source_destroy(f.s);
+
+    int64_t times[] = {0, 5 * MS, 20 * MS};
+    q = (dlab_requests){.n = 3, .arrival_ns = times, .duration_ns = 100 * MS};
+    f = open_source(&q);
+    ck_assert_int_eq(dlab_source_used_up_ns(f.s), -1);
+    dlab_source_destroy(f.s);
+    q.scarce = true;
+    f = open_source(&q);
+    ck_assert_int_eq(dlab_source_used_up_ns(f.s), 20 * MS);
+    dlab_source_destroy(f.s);
+}
+END_TEST
+
 /* A hundred thousand conversations whose second turns come in a scrambled order are handed out in the order of time. */
 START_TEST(many_come_in_order)
 {
@@ -222,6 +257,7 @@ static void add(TCase *tc)
     tcase_add_test(tc, a_closed_loop_of_conversations_starts_one_when_one_is_through);
     tcase_add_test(tc, nothing_comes_after_the_duration);
     tcase_add_test(tc, a_loop_that_its_duration_ended_is_over_with_requests_left);
+    tcase_add_test(tc, it_is_known_when_requests_were_used_up);
     tcase_add_test(tc, many_come_in_order);
 }
 

@@ -1,6 +1,8 @@
 /* Requests with exact token counts, the same for the same seed. */
 #include <math.h>
 
+#include "engine/model/model.h"
+#include "tests/engine/tiny_gguf.h"
 #include "tests/harness/workload_test.h"
 
 static dlab_workload workload(int64_t prompt, int64_t depth, int64_t output)
@@ -56,6 +58,34 @@ START_TEST(same_seed_same_tokens)
     dlab_requests_free(&a);
     dlab_requests_free(&b);
     dlab_requests_free(&c);
+}
+END_TEST
+
+/* A vocabulary that is padded behind its tokens, and has a control token and an unused one among its words. */
+START_TEST(no_drawn_id_is_control_or_unused)
+{
+    static const char *const words[] = {"alpha", "<control>", "<unused>", "beta", NULL}, *const no_merges[] = {NULL};
+    static const int types[] = {1, 3, 5, 1, 0};
+    gguf_writer g = {0};
+    dlab_model *model = NULL;
+    dlab_tokenizer *tok = NULL;
+    dlab_error err = {0};
+    tiny_build(&g, &(tiny_options){.tokens = words, .types = types, .merges = no_merges, .bytes = true});
+    ck_assert_msg(dlab_model_from_memory("tiny.gguf", g.data, g.n, &model, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_msg(dlab_tokenizer_create(model, &tok, &err) == DLAB_OK, "%s", err.msg);
+    const dlab_workload_host host = {.batch_size = 4, .first_id = 256, .vocab = 270, .tokenizer = tok};
+    const dlab_workload w = workload(500, 0, 1);
+    dlab_requests r = build_on(&w, &host);
+    int seen[2] = {0};
+    for (int64_t i = 0; i < 2000; i++) {
+        ck_assert(r.ids[i] == 256 || r.ids[i] == 259);
+        seen[r.ids[i] == 259]++;
+    }
+    ck_assert(seen[0] > 800 && seen[1] > 800);
+    dlab_requests_free(&r);
+    dlab_tokenizer_destroy(tok);
+    dlab_model_close(model);
+    gw_free(&g);
 }
 END_TEST
 
@@ -116,7 +146,7 @@ static void moments(const dlab_workload *w, int64_t context, double *mean, doubl
     dlab_requests r;
     dlab_error err = {0};
     const dlab_workload_host host = {.batch_size = DRAWS, .context = context, .first_id = 0, .vocab = 2};
-    ck_assert_msg(dlab_workload_build(w, &host, &r, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_msg(try_build(w, &host, false, &r, &err) == DLAB_OK, "%s", err.msg);
     double sum = 0, squares = 0;
     *least = INT64_MAX;
     *largest = 0;
@@ -157,7 +187,7 @@ START_TEST(lognormal_lengths_have_a_lognormal_s_quantiles)
     dlab_requests r;
     dlab_error err = {0};
     const dlab_workload_host host = {.batch_size = DRAWS, .first_id = 0, .vocab = 2};
-    ck_assert_int_eq(dlab_workload_build(&w, &host, &r, &err), DLAB_OK);
+    ck_assert_int_eq(try_build(&w, &host, false, &r, &err), DLAB_OK);
     const double variance = log(1 + 300.0 * 300 / 512 / 512), median = 512 / exp(variance / 2);
     double below = 0, above = 0;
     for (int64_t i = 0; i < r.n; i++) {
@@ -214,11 +244,8 @@ START_TEST(warm_up_has_the_same_lengths_and_other_tokens)
 {
     dlab_workload w = lognormal(200, 150, 0);
     w.shared_prefix = 4;
-    dlab_requests a = build(&w, 16), b;
-    dlab_workload_host host = host_of(16);
-    host.warmup = true;
-    dlab_error err = {0};
-    ck_assert_int_eq(dlab_workload_build(&w, &host, &b, &err), DLAB_OK);
+    const dlab_workload_host host = host_of(16);
+    dlab_requests a = build_on(&w, &host), b = build_warmup(&w, &host);
     ck_assert_mem_eq(a.prompt, b.prompt, 16 * sizeof *a.prompt);
     for (int64_t i = 0; i < 16; i++) {
         ck_assert_mem_ne(a.ids + a.offset[i], b.ids + b.offset[i], 4 * sizeof *a.ids);
@@ -272,7 +299,7 @@ START_TEST(a_prefix_as_long_as_a_prompt_is_refused_with_both_lengths)
     dlab_requests r;
     dlab_error err = {0};
     const dlab_workload_host host = host_of(20);
-    ck_assert_int_eq(dlab_workload_build(&w, &host, &r, &err), DLAB_EIMPOSSIBLE);
+    ck_assert_int_eq(try_build(&w, &host, false, &r, &err), DLAB_EIMPOSSIBLE);
     ck_assert_ptr_nonnull(strstr(err.msg, "(workload.prompt 100, lengths lognormal)"));
     w = workload(30, 8, 1);
     w.shared_prefix = 4;
@@ -369,13 +396,13 @@ START_TEST(what_cannot_be_built_says_why)
                      "2048, less 100 of depth and 49 of output, leaves 1899");
     w = workload(1, 0, 1);
     dlab_workload_host host = {.batch_size = 1, .first_id = 10, .vocab = 10};
-    ck_assert_int_eq(dlab_workload_build(&w, &host, &r, &err), DLAB_EUSAGE);
+    ck_assert_int_eq(try_build(&w, &host, false, &r, &err), DLAB_EUSAGE);
     ck_assert_str_eq(err.msg, "workload: a vocabulary of 10 ids has none from 10 on");
     w = workload(1048576, 1048576, 1);
     w.requests = 65536;
     err = (dlab_error){0};
     host.first_id = 0;
-    ck_assert_int_eq(dlab_workload_build(&w, &host, &r, &err), DLAB_EOOM);
+    ck_assert_int_eq(try_build(&w, &host, false, &r, &err), DLAB_EOOM);
     ck_assert_ptr_null(r.ids);
     dlab_requests_free(&r);
     dlab_requests_free(NULL);
@@ -399,6 +426,7 @@ static void add(TCase *tc)
     tcase_add_test(tc, counts_are_exact);
     tcase_add_test(tc, requests_may_outnumber_the_batch);
     tcase_add_test(tc, same_seed_same_tokens);
+    tcase_add_test(tc, no_drawn_id_is_control_or_unused);
     tcase_add_test(tc, more_requests_or_longer_prompts_change_no_id_before);
     tcase_add_test(tc, spread_lengths_cover_half_to_whole_evenly);
     tcase_add_loop_test(tc, lognormal_lengths_have_the_mean_and_the_deviation_asked_for, 0, 12);

@@ -243,7 +243,6 @@ START_TEST(a_constant_rate_of_ten_gives_tenths_of_a_second)
     w.requests = 4;
     dlab_requests r = draws(&w);
     for (int64_t i = 0; i < 4; i++) ck_assert_int_eq(r.arrival_ns[i], i * 100000000);
-    ck_assert_double_eq(r.rate, 10);
     ck_assert_int_eq(r.duration_ns, 0);
     dlab_requests_free(&r);
     w.requests = 0;
@@ -292,7 +291,6 @@ START_TEST(burstiness_is_the_shape_of_the_gaps)
     ck_assert_double_eq_tol(m.mean * 100, 1, 4 * spread / sqrt(DRAWS));
     ck_assert_double_eq_tol(m.sd / m.mean, spread, 4 * spread * sqrt((2 + 6 / k) / 4 / DRAWS));
     ck_assert_double_eq_tol(m.third, 2 / sqrt(k), 0.15 * 2 / sqrt(k) + 0.05);
-    ck_assert_double_eq(r.rate, 100);
     free(x);
     dlab_requests_free(&r);
 }
@@ -307,7 +305,6 @@ START_TEST(a_ramp_changes_the_rate_evenly)
     w.duration_ns = 100000000000;
     dlab_requests r = draws(&w);
     ck_assert_int_eq(r.n, 2000);
-    ck_assert_double_eq_tol(r.rate, 20, 1e-9);
     for (int64_t i = 0; i < r.n; i++) {
         const double t = (double)r.arrival_ns[i] * 1e-9;
         ck_assert_double_eq_tol(10 * t + t * t / 10, (double)i, 1e-6);
@@ -332,10 +329,6 @@ START_TEST(a_ramp_changes_the_rate_evenly)
     r = draws(&w);
     ck_assert_int_eq(r.n, 500);
     ck_assert_double_eq_tol((double)r.arrival_ns[125] * 1e-9, 50, 1e-8);
-    w.requests = 126; /* cut in the middle: 125 in 50 s */
-    dlab_requests_free(&r);
-    r = draws(&w);
-    ck_assert_double_eq_tol(r.rate, 2.5, 1e-8);
     dlab_requests_free(&r);
 }
 END_TEST
@@ -359,7 +352,58 @@ START_TEST(an_open_or_closed_loop_without_end_is_refused)
     w.duration_ns = 1;
     dlab_requests r = build(&w, 4);
     ck_assert_int_eq(r.n, 4096); /* prepared; a run that takes more ends before its time */
+    ck_assert(r.scarce);
     dlab_requests_free(&r);
+    w.prompt = 1;
+    w.concurrency = 65;
+    r = build(&w, 4);
+    ck_assert_int_eq(r.n, 65 * 64);
+    dlab_requests_free(&r);
+    w.concurrency = 20000;
+    check_impossible(&w, 4,
+                     "workload.concurrency: 20000 at a time until workload.duration ends them; 16384 is the most that "
+                     "requests are prepared for: say how many with workload.requests");
+    w.requests = 7;
+    r = build(&w, 4);
+    ck_assert_int_eq(r.n, 7);
+    ck_assert(!r.scarce); /* so many were asked for */
+    dlab_requests_free(&r);
+    w = open_at(5, "constant", 1);
+    w.requests = 0;
+    w.duration_ns = 2000000000;
+    r = build(&w, 4);
+    ck_assert_int_eq(r.n, 10); /* all that come in it, the last one at 1.8 s */
+    ck_assert(!r.scarce);
+    dlab_requests_free(&r);
+}
+END_TEST
+
+/* A warm-up need not wait for what the measured run waits for. */
+START_TEST(a_warm_up_is_a_batch)
+{
+    static const char *const kinds[] = {"open", "closed"};
+    dlab_workload w = open_at(0.1, "constant", 1);
+    const dlab_workload_host host = host_of(4);
+    w.kind = kinds[_i];
+    w.requests = 9;
+    w.duration_ns = 80000000000;
+    w.turns = 2;
+    w.think_ns = 1000;
+    w.concurrency = 3;
+    dlab_requests r = build_on(&w, &host), warm = build_warmup(&w, &host);
+    const int64_t n = _i == 0 ? 4 : 3; /* of batch.size, or in flight */
+    ck_assert_int_gt(r.n, 2 * n);
+    ck_assert_int_eq(warm.n, 2 * n);
+    ck_assert_int_eq(warm.duration_ns, 0);
+    ck_assert_int_eq(warm.concurrency, 0);
+    for (int64_t i = 0; i < warm.n; i++) {
+        ck_assert_int_eq(warm.arrival_ns[i], i % 2 == 0 ? 0 : -1);
+        ck_assert_int_eq(warm.after[i], i % 2 == 0 ? -1 : i - 1);
+        ck_assert_int_eq(warm.think_ns[i], 0);
+        ck_assert_int_eq(warm.prompt[i], r.prompt[i]);
+    }
+    dlab_requests_free(&r);
+    dlab_requests_free(&warm);
 }
 END_TEST
 
@@ -374,7 +418,6 @@ START_TEST(a_closed_loop_starts_with_its_concurrency)
     w.think_ns = 50;
     dlab_requests r = build(&w, 16);
     ck_assert_int_eq(r.concurrency, 3);
-    ck_assert(isnan(r.rate));
     for (int64_t i = 0; i < 8; i++) {
         ck_assert_int_eq(r.arrival_ns[i], i < 3 ? 0 : -1);
         ck_assert_int_eq(r.think_ns[i], 50);
@@ -432,7 +475,6 @@ START_TEST(a_conversation_s_turns_follow_each_other)
     r = build(&w, 4);
     ck_assert_int_eq(r.arrival_ns[3], 1000000000);
     ck_assert_int_eq(r.arrival_ns[4], -1);
-    ck_assert(isnan(r.rate)); /* that of the later turns is the target's */
     dlab_requests_free(&r);
     w.samples = 2;
     check_impossible(
@@ -663,6 +705,7 @@ static void add(TCase *tc)
     tcase_add_loop_test(tc, burstiness_is_the_shape_of_the_gaps, 0, 5);
     tcase_add_test(tc, a_ramp_changes_the_rate_evenly);
     tcase_add_test(tc, an_open_or_closed_loop_without_end_is_refused);
+    tcase_add_loop_test(tc, a_warm_up_is_a_batch, 0, 2);
     tcase_add_test(tc, a_closed_loop_starts_with_its_concurrency);
     tcase_add_test(tc, think_times_are_exponential_when_asked);
     tcase_add_test(tc, a_conversation_s_turns_follow_each_other);

@@ -21,11 +21,30 @@ static inline dlab_workload_host host_of(int64_t batch_size)
     return (dlab_workload_host){.batch_size = batch_size, .context = 2048, .first_id = 100, .vocab = 1000};
 }
 
+static inline dlab_status try_build(const dlab_workload *w, const dlab_workload_host *host, bool warmup,
+                                    dlab_requests *out, dlab_error *err)
+{
+    dlab_shape *s = NULL;
+    *out = (dlab_requests){0};
+    dlab_status st = dlab_shape_create(w, host, &s, err);
+    if (st == DLAB_OK) st = dlab_shape_build(s, warmup, out, err);
+    dlab_shape_destroy(s);
+    return st;
+}
+
 static inline dlab_requests build_on(const dlab_workload *w, const dlab_workload_host *host)
 {
     dlab_requests r;
     dlab_error err = {0};
-    ck_assert_msg(dlab_workload_build(w, host, &r, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_msg(try_build(w, host, false, &r, &err) == DLAB_OK, "%s", err.msg);
+    return r;
+}
+
+static inline dlab_requests build_warmup(const dlab_workload *w, const dlab_workload_host *host)
+{
+    dlab_requests r;
+    dlab_error err = {0};
+    ck_assert_msg(try_build(w, host, true, &r, &err) == DLAB_OK, "%s", err.msg);
     return r;
 }
 
@@ -37,9 +56,11 @@ static inline dlab_requests build(const dlab_workload *w, int64_t batch_size)
 
 static inline dlab_engine_needs needs_on(const dlab_workload *w, const dlab_workload_host *host)
 {
-    dlab_engine_needs needs;
+    dlab_shape *s = NULL;
     dlab_error err = {0};
-    ck_assert_msg(dlab_workload_needs(w, host, &needs, &err) == DLAB_OK, "%s", err.msg);
+    ck_assert_msg(dlab_shape_create(w, host, &s, &err) == DLAB_OK, "%s", err.msg);
+    const dlab_engine_needs needs = dlab_shape_needs(s);
+    dlab_shape_destroy(s);
     return needs;
 }
 
@@ -49,19 +70,14 @@ static inline dlab_engine_needs needs_of(const dlab_workload *w, int64_t batch_s
     return needs_on(w, &host);
 }
 
-/* Both say the same, and make nothing. */
 static inline void check_refused_on(const dlab_workload *w, const dlab_workload_host *host, dlab_status status,
                                     const char *message)
 {
     dlab_requests r;
-    dlab_engine_needs needs;
     dlab_error err = {0};
-    ck_assert_int_eq(dlab_workload_build(w, host, &r, &err), status);
+    ck_assert_int_eq(try_build(w, host, false, &r, &err), status);
     ck_assert_str_eq(err.msg, message);
     ck_assert_ptr_null(r.ids);
-    err = (dlab_error){0};
-    ck_assert_int_eq(dlab_workload_needs(w, host, &needs, &err), status);
-    ck_assert_str_eq(err.msg, message);
 }
 
 static inline void check_impossible(const dlab_workload *w, int64_t batch_size, const char *message)

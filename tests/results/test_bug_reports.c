@@ -89,7 +89,7 @@ START_TEST(vllm_54101_waiting_in_the_client_counts)
                                            .t_first = begin + 500 * MS,
                                            .t_done = begin + 500 * MS});
     }
-    snprintf(r.load_shape, sizeof r.load_shape, "open");
+    ck_assert_int_eq(dlab_settings_set(&r.effective, "workload.kind", "open", NULL), DLAB_OK);
     r.t_end = 4000 * MS;
     ck_assert_double_eq_tol(value_of(&r, "e2e").value, 1900 * MS, 1);
     ck_assert_double_eq_tol(value_of(&r, "ttft").value, 1900 * MS, 1);
@@ -115,7 +115,7 @@ static void fill_arrivals(dlab_record *r, double sent)
                                             .t_submit = i * 1e9 / sent,
                                             .t_first = i * 1e9 / sent + 1,
                                             .t_done = i * 1e9 / sent + 1});
-    snprintf(run->load_shape, sizeof run->load_shape, "open");
+    ck_assert_int_eq(dlab_settings_set(&run->effective, "workload.kind", "open", NULL), DLAB_OK);
     run->t_end = 10000 * 1e9 / sent;
 }
 

@@ -1,89 +1,8 @@
 /* Runs of a made-up machine, each with one thing wrong: exactly that is named, with the numbers that show it. */
 #include <jansson.h>
 
-#include "results/diagnosis.h"
 #include "results/export.h"
-#include "tests/results/report_test.h"
-
-#define GB 1e9
-
-/* 10 GB/s and 100 GFLOP/s of any kind, at any size: 10 ms are 100 MB, or 1 GFLOP. */
-static const dlab_peak_row machine = {1e6, 10 * GB, 100e9, 100e9, 100e9};
-
-/* Two requests, a prompt of 8 rows each in a step of 10 ms, then 99 steps of 10 ms whose operations take 9.5 of them. */
-static void fill_healthy(dlab_run *r)
-{
-    dlab_run_init(r);
-    r->status = DLAB_RUN_OK;
-    for (int i = 0; i < 100; i++) {
-        const dlab_ev_step s = {.t_begin = i * 10 * MS,
-                                .t_end = (i + 1) * 10 * MS,
-                                .rows = i ? 2 : 16,
-                                .prefill_rows = i ? 0 : 16,
-                                .decode_rows = i ? 2 : 0,
-                                .seqs = 2,
-                                .slots = 2,
-                                .launches = 40,
-                                .bytes = 10e6,
-                                .kv_bytes = 5e6,
-                                .flops = 0.95e9};
-        ck_assert_int_eq(dlab_run_add_step(r, &s, NULL), DLAB_OK);
-    }
-    for (int i = 0; i < 2; i++) {
-        const dlab_ev_request q = {
-            .id = i, .prompt_tokens = 8, .new_tokens = 100, .t_first = 10 * MS, .t_done = 1000 * MS, .finish = 1};
-        ck_assert_int_eq(dlab_run_add_request(r, &q, NULL), DLAB_OK);
-    }
-    ck_assert_int_eq(dlab_run_add_peak(r, &machine, NULL), DLAB_OK);
-    r->t_end = 1000 * MS;
-}
-
-static dlab_diagnosis diagnose(const dlab_run *r)
-{
-    dlab_diagnosis d;
-    dlab_error err = {0};
-    ck_assert_msg(dlab_diagnose(&r, 1, &d, &err) == DLAB_OK, "%s", err.msg);
-    return d;
-}
-
-/* One cause, its share to a percent, and words of its evidence. */
-static void names(const dlab_run *r, dlab_cause cause, double share, const char *const *words)
-{
-    const dlab_diagnosis d = diagnose(r);
-    ck_assert_msg(d.n == 1, "%zu causes: %s; %s", d.n, d.n ? d.items[0].text : "", d.n > 1 ? d.items[1].text : "");
-    ck_assert_msg(d.items[0].cause == cause, "%s", d.items[0].text);
-    ck_assert_double_eq_tol(d.items[0].share, share, 0.01);
-    ck_assert_ptr_eq(strstr(d.items[0].text, dlab_cause_text(cause)), d.items[0].text);
-    for (size_t i = 0; words[i]; i++)
-        ck_assert_msg(strstr(d.items[0].text, words[i]), "no \"%s\" in: %s", words[i], d.items[0].text);
-}
-
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-static void names_nothing(const dlab_run *r)
-{
-    const dlab_diagnosis d = diagnose(r);
-    ck_assert_msg(d.n == 0, "%s", d.items[0].text);
-}
-
-static void shift(dlab_run *r, double ns)
-{
-    for (size_t i = 0; i < r->n_steps; i++) {
-        r->steps[i].t_begin += ns;
-        r->steps[i].t_end += ns;
-    }
-    for (size_t i = 0; i < r->n_requests; i++) {
-        r->requests[i].t_admit += ns;
-        r->requests[i].t_first += ns;
-        r->requests[i].t_done += ns;
-    }
-    r->t_end += ns;
-}
-
-static dlab_run run;
-
-static void setup(void) { fill_healthy(&run); }
-static void teardown(void) { dlab_run_free(&run); }
+#include "tests/results/diagnosis_test.h"
 
 START_TEST(operations_at_their_peak_are_no_cause) { names_nothing(&run); }
 END_TEST
@@ -276,6 +195,31 @@ START_TEST(preemption_of_a_prefill)
 }
 END_TEST
 
+/* The second copy of a prompt's rows is what was computed again, whoever else asked for the same prompt, never came in, or
+ * failed before. */
+START_TEST(preemption_counts_a_prompt_once)
+{
+    for (int i = 1; i < 100; i++) {
+        run.steps[i].prefill_rows = run.steps[i].rows = 16;
+        run.steps[i].decode_rows = 0;
+    }
+    run.requests[0].prompt_tokens = run.requests[1].prompt_tokens =
+        320; /* two samples of one: of 1600 rows 320 are new */
+    ck_assert_int_eq(dlab_settings_set(&run.effective, "workload.samples", "2", NULL), DLAB_OK);
+    for (int i = 2; i < 6; i++) {
+        const dlab_ev_request q = {.id = i,
+                                   .prompt_tokens = 320,
+                                   .t_admit = NAN,
+                                   .t_first = NAN,
+                                   .t_done = 1,
+                                   .failure = DLAB_FAILURE_REJECTED};
+        ck_assert_int_eq(dlab_run_add_request(&run, &q, NULL), DLAB_OK);
+    }
+    run.steps[9].preempted = 1;
+    names(&run, DLAB_CAUSE_PREEMPTION, 0.8, WORDS("1280 of 1600 rows"));
+}
+END_TEST
+
 /* Half of the time each: both, the larger first. */
 START_TEST(two_causes_of_a_kind)
 {
@@ -326,9 +270,9 @@ END_TEST
 START_TEST(who_declares_no_work_is_not_judged)
 {
     for (int i = 0; i < 100; i++) run.steps[i].bytes = run.steps[i].kv_bytes = run.steps[i].flops = 0;
-    names_nothing(&run);
+    is_not_judged(&run, "its steps declare no work");
     run.n_peaks = 0;
-    names_nothing(&run);
+    is_not_judged(&run, "its steps declare no work");
 }
 END_TEST
 
@@ -361,10 +305,12 @@ START_TEST(nothing_measured_has_no_cause)
     ck_assert_int_eq(dlab_diagnose(NULL, 0, &d, NULL), DLAB_OK);
     ck_assert_uint_eq(d.n, 0);
     run.status = DLAB_RUN_CRASHED;
-    names_nothing(&run);
+    is_not_judged(&run, "nothing was measured");
     run.status = DLAB_RUN_OK;
+    run.n_requests = 0;
+    is_not_judged(&run, "no request was in service");
     run.n_steps = 0; /* a server's run has none */
-    names_nothing(&run);
+    is_not_judged(&run, "its steps are not known");
 }
 END_TEST
 
@@ -426,6 +372,11 @@ START_TEST(every_point_has_a_row)
     ck_assert_msg(strstr(text, "label,cause,share,diagnosis\nbatch.size=1,queue-bound,0.7"), "%s", text);
     ck_assert_ptr_nonnull(strstr(text, "\nbatch.size=2,–,,nothing makes up most"));
     free(text);
+    second->n_steps = 0; /* as a server's run, or one whose events are elsewhere */
+    ck_assert_int_eq(dlab_diagnosis_render(&r, "csv", &text, NULL), DLAB_OK);
+    ck_assert_ptr_nonnull(strstr(text, "\nbatch.size=2,–,,not judged: its steps are not known"));
+    free(text);
+    second->n_steps = 100;
     ck_assert_int_eq(dlab_diagnosis_render(&r, "json", &text, NULL), DLAB_OK);
     json_t *j = json_loads(text, 0, NULL);
     ck_assert_uint_eq(json_array_size(json_object_get(j, "diagnosis")), 2);
@@ -466,6 +417,7 @@ int main(void)
     tcase_add_test(c, preemption_by_swapping);
     tcase_add_test(c, preemption_by_waiting);
     tcase_add_test(c, preemption_of_a_prefill);
+    tcase_add_test(c, preemption_counts_a_prompt_once);
     tcase_add_test(c, two_causes_of_a_kind);
     tcase_add_test(c, nothing_dominates);
     tcase_add_test(c, without_peaks_no_bandwidth_is_claimed);

@@ -322,6 +322,28 @@ START_TEST(nan_is_warned_of_after_other_warnings)
 }
 END_TEST
 
+/* Only what is computed again can come out otherwise; what was copied out comes back as it was. */
+START_TEST(copying_out_is_no_computing_again)
+{
+    dlab_record r;
+    warnings_of(&r, 10, 0);
+    dlab_run *second = r.points[0].runs[1];
+    ck_assert_int_eq(dlab_settings_set(&r.points[0].effective, "kv.k_scales", "step", NULL), DLAB_OK);
+    second->steps[0].preempted = 3;
+    second->steps[0].swapped_out = 3;
+    dlab_point_warn(&r.points[0]);
+    ck_assert_str_eq(r.points[0].warnings, "");
+    second->steps[0].swapped_out = 1;
+    dlab_point_warn(&r.points[0]);
+    ck_assert_ptr_nonnull(strstr(r.points[0].warnings, "2 sequences were computed again"));
+    r.points[0].warnings[0] = '\0';
+    second->steps[0].swapped_out = -1; /* a record from before there was swapping */
+    dlab_point_warn(&r.points[0]);
+    ck_assert_ptr_nonnull(strstr(r.points[0].warnings, "3 sequences were computed again"));
+    dlab_record_free(&r);
+}
+END_TEST
+
 /* The runner drops the events of a run before it looks at its point. */
 START_TEST(warnings_need_no_events)
 {
@@ -363,6 +385,7 @@ int main(void)
     tcase_add_test(c, peaks_that_are_too_low_are_warned_of);
     tcase_add_test(c, nan_is_warned_of_after_other_warnings);
     tcase_add_test(c, warnings_need_no_events);
+    tcase_add_test(c, copying_out_is_no_computing_again);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

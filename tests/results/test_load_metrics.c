@@ -1,196 +1,5 @@
-/* Loads by hand: what failed, what met its objectives, what was delivered, what was in flight, what was flushed at once. */
-#include "tests/results/synthetic.h"
-
-#define MS 1e6
-#define S  1e9
-
-static dlab_run run;
-
-static void setup(void)
-{
-    dlab_run_init(&run);
-    run.status = DLAB_RUN_OK;
-}
-
-static void teardown(void) { dlab_run_free(&run); }
-
-static double value(const char *name) { return metric_value(&run, name); }
-
-static void is(const char *name, double expected)
-{
-    const double v = value(name);
-    ck_assert_msg(fabs(v - expected) <= 1e-9 * (1 + fabs(expected)), "%s is %.12g, expected %.12g", name, v, expected);
-}
-
-static void missing(const char *name) { ck_assert_msg(isnan(value(name)), "%s is %g", name, value(name)); }
-
-static void add(const dlab_ev_request *q) { ck_assert_int_eq(dlab_run_add_request(&run, q, NULL), DLAB_OK); }
-
-static void token(int64_t request, int32_t index, double t)
-{
-    const dlab_ev_token e = {.request = request, .index = index, .t = t};
-    ck_assert_int_eq(dlab_run_add_token(&run, &e, NULL), DLAB_OK);
-}
-
-static void set(const char *key, const char *text)
-{
-    ck_assert_int_eq(dlab_settings_set(&run.effective, key, text, NULL), DLAB_OK);
-}
-
-static void shape(const char *kind) { snprintf(run.load_shape, sizeof run.load_shape, "%s", kind); }
-
-/* A request that arrives and is sent at `at`, whose n tokens come after `first` and then every `gap`. */
-static void served(int64_t id, double at, double first, double gap, int32_t n)
-{
-    const double t_first = at + first;
-    add(&(dlab_ev_request){.id = id,
-                           .prompt_tokens = 10,
-                           .new_tokens = n,
-                           .t_sched = at,
-                           .t_submit = at,
-                           .t_admit = at,
-                           .t_first = t_first,
-                           .t_done = t_first + gap * (n - 1),
-                           .finish = 1});
-    for (int32_t i = 0; i < n; i++) token(id, i, t_first + gap * i);
-}
-
-/* ---- failures ------------------------------------------------------------------------------------------------------- */
-
-/* Two served, two failed: one at once, one after 40 of its tokens. */
-static void fill_failures(void)
-{
-    served(0, 0, 100 * MS, 10 * MS, 11); /* e2e 200 ms */
-    served(1, 0, 300 * MS, 20 * MS, 6);  /* e2e 400 ms */
-    add(&(dlab_ev_request){.id = 2,
-                           .prompt_tokens = 10,
-                           .t_admit = NAN,
-                           .t_first = NAN,
-                           .t_done = 5 * MS,
-                           .failure = DLAB_FAILURE_REFUSED});
-    add(&(dlab_ev_request){.id = 3,
-                           .prompt_tokens = 10,
-                           .new_tokens = 40,
-                           .t_first = 1 * MS,
-                           .t_done = 1900 * MS,
-                           .failure = DLAB_FAILURE_BROKEN});
-    for (int i = 0; i < 40; i++) token(3, i, (1 + 40 * i) * MS);
-    run.t_end = 2 * S;
-}
-
-START_TEST(failures_are_in_no_latency)
-{
-    fill_failures();
-    is("failed", 2);
-    is("failed_share", 0.5);
-    is("ttft", 200 * MS);
-    is("ttft_client", 200 * MS);
-    is("e2e", 300 * MS);
-    is("queue", 0);
-    is("tpot", 15 * MS);
-    is("itl_max", 20 * MS);
-    is("itl", (10 * 10 + 5 * 20) / 15.0 * MS);
-    is("norm_latency", (200 / 11.0 + 400 / 6.0) / 2 * MS);
-    is("tpot_missing", 0);
-}
-END_TEST
-
-/* 17 tokens and 2 requests in the 2 s that the whole run took, prompts of 20 tokens. */
-START_TEST(failures_are_in_the_time_of_rates_only)
-{
-    fill_failures();
-    is("out_tps", 8.5);
-    is("total_tps", 18.5);
-    is("req_ps", 1);
-    run.requests[0].failure = run.requests[1].failure = DLAB_FAILURE_TIMEOUT;
-    is("out_tps", 0); /* that is measured, not missing */
-    is("req_ps", 0);
-    is("failed_share", 1);
-    missing("ttft");
-    missing("e2e");
-}
-END_TEST
-
-/* A request that was cut off by the end of the run has not failed. */
-START_TEST(unfinished_is_not_failed)
-{
-    fill_failures();
-    run.requests[0].t_done = NAN;
-    is("failed", 2);
-    is("e2e", 400 * MS);
-    is("ttft", 200 * MS);
-    is("out_tps", 8.5);
-    is("req_ps", 0.5);
-}
-END_TEST
-
-START_TEST(decode_rate_without_the_tokens_of_failures)
-{
-    for (int i = 0; i < 3; i++) {
-        const dlab_ev_step s = {.t_begin = i * S, .t_end = (i + 1) * S, .rows = 2, .decode_rows = 2, .seqs = 2};
-        dlab_run_add_step(&run, &s, NULL);
-        token(0, i + 1, (i + 1) * S);
-        token(1, i + 1, (i + 1) * S);
-    }
-    add(&(dlab_ev_request){.id = 0, .new_tokens = 4});
-    add(&(dlab_ev_request){.id = 1, .new_tokens = 4});
-    is("decode_tps", 2);
-    run.requests[1].failure = DLAB_FAILURE_ABORTED;
-    is("decode_tps", 1);
-}
-END_TEST
-
-/* ---- objectives ----------------------------------------------------------------------------------------------------- */
-
-static void fill_objectives(void)
-{
-    served(0, 0, 100 * MS, 10 * MS, 11); /* ttft 100, tpot 10, e2e 200 ms */
-    served(1, 0, 200 * MS, 10 * MS, 11); /* ttft 200, tpot 10, e2e 300 */
-    served(2, 0, 100 * MS, 30 * MS, 11); /* ttft 100, tpot 30, e2e 400 */
-    served(3, 0, 150 * MS, 0, 1);        /* ttft and e2e 150, no tpot */
-    add(&(dlab_ev_request){.id = 4, .t_first = 1, .t_done = 2, .new_tokens = 1, .failure = DLAB_FAILURE_HTTP});
-    run.t_end = 2 * S;
-}
-
-START_TEST(goodput_needs_an_objective)
-{
-    fill_objectives();
-    missing("goodput");
-    missing("goodput_share");
-    set("measure.slo_ttft", "0");
-    set("measure.slo_tpot", "0");
-    set("measure.slo_e2e", "0");
-    missing("goodput");
-    set("measure.slo_ttft", "nonsense");
-    missing("goodput");
-}
-END_TEST
-
-START_TEST(goodput_is_every_objective_at_once)
-{
-    fill_objectives();
-    set("measure.slo_ttft", "150ms"); /* 0, 2, 3: the bound itself meets it; what failed misses */
-    is("goodput_share", 3 / 5.0);
-    is("goodput", 3 / 2.0);
-    set("measure.slo_tpot", "20ms"); /* 0, 3: with one token there is none to miss */
-    is("goodput_share", 2 / 5.0);
-    set("measure.slo_e2e", "160ms"); /* 3 */
-    is("goodput_share", 1 / 5.0);
-    set("measure.slo_e2e", "1us");
-    is("goodput", 0);
-    is("goodput_share", 0);
-}
-END_TEST
-
-START_TEST(what_did_not_end_misses)
-{
-    fill_objectives();
-    set("measure.slo_tpot", "20ms");
-    is("goodput_share", 3 / 5.0); /* 0, 1, 3 */
-    run.requests[0].t_done = NAN;
-    is("goodput_share", 2 / 5.0);
-}
-END_TEST
+/* Loads by hand: what was in flight, what was flushed at once, how full steps were. */
+#include "tests/results/load_test.h"
 
 /* ---- flushes -------------------------------------------------------------------------------------------------------- */
 
@@ -266,75 +75,6 @@ START_TEST(peak_of_a_short_run_is_its_mean)
 }
 END_TEST
 
-/* ---- delivery ------------------------------------------------------------------------------------------------------- */
-
-/* n arrivals, sched_gap apart, each sent sent_gap after the one before and `late` behind. */
-static void arrivals(int n, double sched_gap, double sent_gap, double late)
-{
-    for (int i = 0; i < n; i++)
-        add(&(dlab_ev_request){
-            .id = i, .t_sched = i * sched_gap, .t_submit = i * sent_gap + late, .t_done = i * sent_gap + late + 1});
-    run.t_end = n * sent_gap + late;
-}
-
-START_TEST(on_schedule_is_delivered_whole)
-{
-    arrivals(10000, 5 * MS, 5 * MS, 0.25 * MS);
-    shape("open");
-    is("delivery", 1);
-    is("rate_intended", 200);
-    is("rate_achieved", 200);
-    is("lag", 0.25 * MS);
-    is("lag_p50", 0.25 * MS);
-    is("lag_p99", 0.25 * MS);
-    is("lag_max", 0.25 * MS);
-}
-END_TEST
-
-/* Several at one time: 6 requests after the first instant in 2 s. */
-START_TEST(bursts_have_a_rate)
-{
-    for (int i = 0; i < 9; i++) {
-        const int third = i / 3;
-        const double t = third * S;
-        add(&(dlab_ev_request){.id = i, .t_sched = t, .t_submit = t, .t_done = t + 1});
-    }
-    shape("trace");
-    run.t_end = 3 * S;
-    is("rate_intended", 3);
-    is("delivery", 1);
-}
-END_TEST
-
-START_TEST(only_a_schedule_can_be_kept)
-{
-    static const char *const names[] = {"rate_intended", "rate_achieved", "delivery", "lag",
-                                        "lag_p50",       "lag_p99",       "lag_max"};
-    arrivals(10, 5 * MS, 6 * MS, 0);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) missing(names[i]);
-    shape("closed");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) missing(names[i]);
-    shape("batch");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) missing(names[i]);
-    shape("trace");
-    is("delivery", 5 / 6.0);
-    run.n_requests = 1; /* one arrival has no rate */
-    missing("delivery");
-    is("lag", 0);
-}
-END_TEST
-
-/* A second turn is due when the first has ended: no part of the schedule. */
-START_TEST(later_turns_are_no_schedule)
-{
-    arrivals(11, 100 * MS, 100 * MS, 0);
-    add(&(dlab_ev_request){.id = 11, .turn = 1, .t_sched = 99 * S, .t_submit = 99 * S, .t_done = 100 * S});
-    shape("open");
-    is("rate_intended", 10);
-    is("delivery", 1);
-}
-END_TEST
-
 /* ---- in flight ------------------------------------------------------------------------------------------------------ */
 
 /* A from 0 to 10 s, B from 1 to 10, C from 2 to 8; the peak, 3, from 2 to 8. */
@@ -400,10 +140,40 @@ START_TEST(a_closed_load_is_steady)
             .id = i, .t_sched = i * S, .t_submit = i ? i * S + 20e3 : 0, .t_done = (i + 1) * S, .new_tokens = 1});
     run.t_end = 8 * S;
     is("steady_share", (1 * S) / (8 * S)); /* an open load of one at a time */
-    shape("closed");
+    kind("closed");
     is("steady_share", 1);
     is("concurrency", 1);
     is("req_ps_steady", 1);
+}
+END_TEST
+
+/* Twenty streams of 4000 tokens at one pace, of each of which only the first and the last have a time: 20 000 tokens a
+ * second all along, nothing at the begin and nothing at the end. */
+START_TEST(untimed_tokens_came_in_between)
+{
+    for (int i = 0; i < 20; i++) {
+        add(&(dlab_ev_request){.id = i, .new_tokens = 4000, .t_first = 1 * MS, .t_done = 4 * S, .finish = 1});
+        token(i, 0, 1 * MS);
+        token(i, 3999, 4 * S);
+    }
+    run.t_end = 4 * S;
+    is("out_tps", 20000);
+    const double steady = value("out_tps_steady"), peak = value("out_tps_peak");
+    ck_assert_msg(fabs(steady / 20000 - 1) < 0.005, "%g", steady);
+    ck_assert_msg(fabs(peak / 20000 - 1) < 0.005, "%g", peak);
+}
+END_TEST
+
+/* With their number unknown there is no rate at all. */
+START_TEST(untold_tokens_have_no_rate)
+{
+    add(&(dlab_ev_request){.new_tokens = -1, .t_first = 1 * S, .t_done = 2 * S, .finish = 1});
+    token(0, 0, 1 * S);
+    run.t_end = 2 * S;
+    missing("out_tps");
+    missing("out_tps_steady");
+    missing("out_tps_peak");
+    is("req_ps_steady", 0.5);
 }
 END_TEST
 
@@ -515,26 +285,17 @@ int main(void)
     Suite *s = suite_create("load_metrics");
     TCase *c = tcase_create("load");
     tcase_add_checked_fixture(c, setup, teardown);
-    tcase_add_test(c, failures_are_in_no_latency);
-    tcase_add_test(c, failures_are_in_the_time_of_rates_only);
-    tcase_add_test(c, unfinished_is_not_failed);
-    tcase_add_test(c, decode_rate_without_the_tokens_of_failures);
-    tcase_add_test(c, goodput_needs_an_objective);
-    tcase_add_test(c, goodput_is_every_objective_at_once);
-    tcase_add_test(c, what_did_not_end_misses);
     tcase_add_test(c, a_flush_shares_its_gap);
     tcase_add_test(c, one_flush_has_no_gaps);
     tcase_add_test(c, the_requests_count_is_the_count);
     tcase_add_test(c, peak_of_a_second);
     tcase_add_test(c, peak_of_a_short_run_is_its_mean);
-    tcase_add_test(c, on_schedule_is_delivered_whole);
-    tcase_add_test(c, bursts_have_a_rate);
-    tcase_add_test(c, only_a_schedule_can_be_kept);
-    tcase_add_test(c, later_turns_are_no_schedule);
     tcase_add_test(c, concurrency_over_time);
     tcase_add_test(c, steady_is_the_longest_time_near_the_peak);
     tcase_add_test(c, nine_tenths_are_near);
     tcase_add_test(c, a_closed_load_is_steady);
+    tcase_add_test(c, untimed_tokens_came_in_between);
+    tcase_add_test(c, untold_tokens_have_no_rate);
     tcase_add_test(c, nothing_in_flight_has_no_window);
     tcase_add_test(c, fullness_across_a_pause);
     tcase_add_test(c, swaps_are_counted_once);

@@ -71,7 +71,7 @@ static void fill_record(dlab_record *r)
     run->kv_token_bytes = 23040.5;
     run->memory_limit = (int64_t)1 << 34;
     run->kv_cached_start = 4711;
-    snprintf(run->load_shape, sizeof run->load_shape, "open");
+    run->kv_hit_ideal = 0.625;
     run->requests[1].cached_tokens = 3;
     run->requests[1].asked_tokens = (int64_t)1 << 36;
     run->requests[1].failure = DLAB_FAILURE_HTTP;
@@ -208,7 +208,7 @@ static void same_run(const dlab_run *a, const dlab_run *b)
     same_double(a->kv_token_bytes, b->kv_token_bytes);
     ck_assert_int_eq(a->memory_limit, b->memory_limit);
     ck_assert_int_eq(a->kv_cached_start, b->kv_cached_start);
-    ck_assert_str_eq(a->load_shape, b->load_shape);
+    same_double(a->kv_hit_ideal, b->kv_hit_ideal);
     ck_assert_int_eq(a->weight_bytes, b->weight_bytes);
     ck_assert_int_eq(a->quality_bytes, b->quality_bytes);
     ck_assert_int_eq(a->quality_first, b->quality_first);

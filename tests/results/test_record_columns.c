@@ -74,7 +74,7 @@ static const dlab_h5_column old_request_columns[] = {
 
 static const char *const new_attributes[] = {"kv_growths",    "kv_growth_ns",    "kv_evictions",    "kv_copies",
                                              "kv_hit_tokens", "kv_asked_tokens", "kv_token_bytes",  "memory_limit",
-                                             "peaks_quick",   "peaks_measured",  "kv_cached_start", "load_shape"};
+                                             "peaks_quick",   "peaks_measured",  "kv_cached_start", "kv_hit_ideal"};
 
 static void set_schema(const dlab_h5_out *o, int64_t version)
 {
@@ -123,7 +123,7 @@ START_TEST(columns_that_came_later_may_be_missing)
     run->kv_growths = run->kv_evictions = run->kv_hit_tokens = run->memory_limit = 3;
     run->kv_token_bytes = 3;
     run->kv_cached_start = 3;
-    snprintf(run->load_shape, sizeof run->load_shape, "open");
+    run->kv_hit_ideal = 0.5;
     ck_assert_int_eq(dlab_run_add_peak(run, &(dlab_peak_row){1e6, 2e9, 3e9, 4e9, 5e9}, NULL), DLAB_OK);
     ck_assert_int_eq(dlab_record_write_part(out, &r.meta, run, &err), DLAB_OK);
     dlab_record_part_path(out, run->key, run->repeat, part, sizeof part);
@@ -165,7 +165,7 @@ START_TEST(columns_that_came_later_may_be_missing)
     ck_assert_int_eq(back.requests[0].priority, 0);
     ck_assert_int_eq(back.requests[0].turn, 0);
     ck_assert_int_eq(back.kv_cached_start, -1);
-    ck_assert_str_eq(back.load_shape, "");
+    ck_assert(isnan(back.kv_hit_ideal));
     ck_assert_int_eq(back.kv_evictions, -1);
     ck_assert_int_eq(back.kv_hit_tokens, -1);
     ck_assert_int_eq(back.memory_limit, 0);

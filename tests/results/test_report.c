@@ -89,10 +89,32 @@ START_TEST(truncated_points_share_their_tokens)
     build(&r, "baseline: {kv.store: none}\n", &t);
     ck_assert_double_eq_tol(cell(&t, 1, "speedup")->value, 10, 1e-9);
     note_with(&t, "uses tokens 0 to 4 of request 0, which both sides measured");
+    ck_assert(!notes_say(&t, "had not ended")); /* every request did */
     ck_assert_double_eq_tol(dlab_report_ratio(dlab_metric_find("tpot"), &r.points[1], &r.points[0], &w), 10, 1e-9);
     ck_assert_int_eq(w.last, 4);
     dlab_report_ratio(dlab_metric_find("ttft"), &r.points[1], &r.points[0], &w);
     ck_assert_int_eq(w.last, INT32_MAX);
+    dlab_table_free(&t);
+    dlab_record_free(&r);
+}
+END_TEST
+
+/* Those that a time limit cut off had waited longest. */
+START_TEST(latencies_without_the_cut_off_are_said)
+{
+    static const batch_shape b = {.seqs = 3, .prompt = 8, .made = 5, .ttft_ns = 5 * MS, .gap_ns = 10 * MS};
+    dlab_record r;
+    dlab_table t;
+    dlab_record_init(&r);
+    add_point(&r, (const char *[]){"workload.rate", "9", NULL})->status = DLAB_RUN_TRUNCATED;
+    dlab_run *run = add_run(&r, &b);
+    run->status = DLAB_RUN_TRUNCATED;
+    run->requests[2].t_done = run->requests[2].t_first = NAN;
+    build(&r, "metrics: [ttft_p99]\n", &t);
+    note_with(&t, "workload.rate=9: up to 1 of 3 requests of a run had not ended");
+    dlab_table_free(&t);
+    build(&r, "metrics: [out_tps]\n", &t); /* no latency, nothing to say of it */
+    ck_assert(!notes_say(&t, "had not ended"));
     dlab_table_free(&t);
     dlab_record_free(&r);
 }
@@ -315,8 +337,8 @@ START_TEST(export_has_every_axis_and_metric)
     ck_assert_int_eq(dlab_export(&r, "csv", false, &text, &err), DLAB_OK);
     char *line = strchr(text, '\n');
     *line = '\0';
-    ck_assert_ptr_nonnull(
-        strstr(text, "label,status,reason,warnings,n_runs,n_planned,diagnosis,kv.store,workload.depth,"));
+    ck_assert_ptr_nonnull(strstr(text, "label,status,reason,warnings,n_runs,n_planned,kv.store,workload.depth,"));
+    ck_assert_str_eq(line - strlen(",diagnosis"), ",diagnosis"); /* sentences last */
     ck_assert_ptr_nonnull(strstr(text, ",tpot_ns,tpot_ns_sd,tpot_n,tpot_samples,"));
     ck_assert_ptr_nonnull(strstr(text, ",decode_tps,decode_tps_sd,decode_tps_n,"));
     ck_assert_ptr_nonnull(strstr(text, ",mem_peak_B,"));
@@ -372,6 +394,7 @@ int main(void)
     tcase_add_test(c, ratio_growth_and_claims_have_their_own_columns);
     tcase_add_test(c, missing_baseline_is_a_dash_and_a_reason);
     tcase_add_test(c, truncated_points_share_their_tokens);
+    tcase_add_test(c, latencies_without_the_cut_off_are_said);
     tcase_add_test(c, ratios_compare_the_same_prompts);
     tcase_add_test(c, ragged_output_of_both_counts_whole);
     tcase_add_test(c, nothing_in_common_is_said);

@@ -52,7 +52,7 @@ static bool produces(const dlab_batch_state *st, const dlab_seq *s)
 static int add_slices(const rolling *b, const dlab_batch_state *st, bool producing, int64_t *budget, dlab_slice *out)
 {
     int n = 0;
-    for (int i = 0; i<b->n && * budget> 0; i++) {
+    for (int i = 0; *budget > 0 && i < b->n; i++) {
         const dlab_seq *s = &st->seqs[b->seqs[i]];
         if (!dlab_seq_runs(s) || produces(st, s) != producing) continue;
         const int64_t due = dlab_seq_due(st, s), rows = dlab_min_i64(dlab_min_i64(due, st->chunk), *budget);

@@ -162,7 +162,7 @@ static void settle(dlab_batcher *base, dlab_batch_state *st)
 /* Its place of the batch stays empty to the batch's end, and is not padded. */
 static void drop(dlab_batcher *base, dlab_batch_state *st, int seq)
 {
-    if (st->seqs[seq].held) st->release(st->ctx, seq);
+    st->release(st->ctx, seq, NULL);
     end_group((fixed *)base, st);
 }
 

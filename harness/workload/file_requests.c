@@ -3,12 +3,12 @@
 
 #include "harness/workload/workload_parts.h"
 
-void dlab_told_free(dlab_told *t)
+void dlab_file_requests_free(dlab_file_requests *t)
 {
     free(t->items);
     free(t->ids);
     free(t->hashes);
-    *t = (dlab_told){0};
+    *t = (dlab_file_requests){0};
 }
 
 /* Room for `more` behind n of `bytes` each; twice as much as there was, at least. */
@@ -25,7 +25,7 @@ static dlab_status reserve(void **at, size_t *room, size_t n, size_t more, size_
     return DLAB_OK;
 }
 
-dlab_status dlab_told_add(dlab_told *t, const dlab_told_request *r, dlab_error *err)
+dlab_status dlab_file_requests_add(dlab_file_requests *t, const dlab_file_request *r, dlab_error *err)
 {
     void *at = t->items;
     if (t->n >= (size_t)DLAB_REQUESTS_MAX) {
@@ -35,11 +35,11 @@ dlab_status dlab_told_add(dlab_told *t, const dlab_told_request *r, dlab_error *
     DLAB_TRY(reserve(&at, &t->room, t->n, 1, sizeof *t->items, t->name, err));
     t->items = at;
     t->items[t->n++] = *r;
-    if (!r->later) t->talks++;
+    if (!r->later) t->conversations++;
     return DLAB_OK;
 }
 
-dlab_status dlab_told_add_ids(dlab_told *t, const int32_t *ids, size_t n, dlab_error *err)
+dlab_status dlab_file_requests_add_ids(dlab_file_requests *t, const int32_t *ids, size_t n, dlab_error *err)
 {
     void *at = t->ids;
     DLAB_TRY(reserve(&at, &t->room_ids, t->n_ids, n, sizeof *t->ids, t->name, err));
@@ -49,7 +49,7 @@ dlab_status dlab_told_add_ids(dlab_told *t, const int32_t *ids, size_t n, dlab_e
     return DLAB_OK;
 }
 
-dlab_status dlab_told_add_hash(dlab_told *t, uint64_t hash, dlab_error *err)
+dlab_status dlab_file_requests_add_hash(dlab_file_requests *t, uint64_t hash, dlab_error *err)
 {
     void *at = t->hashes;
     DLAB_TRY(reserve(&at, &t->room_hashes, t->n_hashes, 1, sizeof *t->hashes, t->name, err));
@@ -58,7 +58,32 @@ dlab_status dlab_told_add_hash(dlab_told *t, uint64_t hash, dlab_error *err)
     return DLAB_OK;
 }
 
-void dlab_told_place(const dlab_told *t, const dlab_told_request *r, char *buf, size_t size)
+/* The first request of conversation number c. */
+static size_t first_of(const dlab_file_requests *t, int64_t c)
+{
+    size_t i = 0;
+    for (; i < t->n; i++)
+        if (!t->items[i].later && c-- == 0) break;
+    return i;
+}
+
+dlab_status dlab_file_requests_turn(dlab_file_requests *t, int64_t from, int64_t most, dlab_error *err)
+{
+    const size_t head = first_of(t, from % t->conversations), tail = t->n - head;
+    dlab_file_request *items = malloc(t->n * sizeof *items);
+    if (!items) return DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for its requests", t->name);
+    memcpy(items, t->items + head, tail * sizeof *items);
+    memcpy(items + tail, t->items, head * sizeof *items);
+    free(t->items);
+    t->items = items;
+    t->room = t->n;
+    if (most <= 0 || most >= t->conversations) return DLAB_OK;
+    t->n = first_of(t, most);
+    t->conversations = most;
+    return DLAB_OK;
+}
+
+void dlab_file_requests_place(const dlab_file_requests *t, const dlab_file_request *r, char *buf, size_t size)
 {
     snprintf(buf, size, "%s:%s%lld", t->name, t->unit ? t->unit : "", (long long)r->line);
 }
