@@ -138,10 +138,9 @@ dlab_status dlab_api_add_prompt(const dlab_api *api, bool chat, int32_t *ids, si
                            "the context holds %lld tokens: the prompt has %zu, and max_tokens asks for %lld more",
                            (long long)api->context, n, (long long)(max_new > 0 ? max_new : 1));
     dlab_prompt *grown = st == DLAB_OK ? realloc(ask->prompts, (ask->n_prompts + 1) * sizeof *grown) : NULL;
-    if (st == DLAB_OK && !grown) st = dlab_api_fail(e, 500, NULL, NULL, "no memory for a prompt");
-    if (st != DLAB_OK) {
+    if (!grown) {
         free(ids);
-        return st;
+        return st == DLAB_OK ? dlab_api_fail(e, 500, NULL, NULL, "no memory for a prompt") : st;
     }
     ask->prompts = grown;
     grown[ask->n_prompts++] = (dlab_prompt){ids, (int64_t)n, max_new > 0 ? max_new : usual < left ? usual : left};

@@ -115,8 +115,12 @@ dlab_status dlab_api_read_messages(const dlab_api *api, const json_t *messages, 
         return dlab_api_fail(e, 400, NULL, "messages", "messages must be a list of messages, and not empty");
     if (!api->chat) return dlab_api_fail(e, 400, "chat_template_not_built", "messages", "%s", api->chat_refusal);
     message_list l = {.all = calloc(n, sizeof *l.all), .texts = calloc(n, sizeof *l.texts)};
-    dlab_status st = l.all && l.texts ? DLAB_OK : dlab_api_fail(e, 500, NULL, NULL, "no memory for %zu messages", n);
-    if (st == DLAB_OK) l.n = n;
+    if (!l.all || !l.texts) {
+        free_list(&l);
+        return dlab_api_fail(e, 500, NULL, NULL, "no memory for %zu messages", n);
+    }
+    dlab_status st = DLAB_OK;
+    l.n = n;
     size_t bytes = 0;
     for (size_t i = 0; i < n && st == DLAB_OK; i++) {
         st = read_message(json_array_get(messages, i), i, &l, e);

@@ -124,7 +124,7 @@ enum MHD_Result dlab_exchange_ask(dlab_exchange *x, bool chat)
     if (st == DLAB_EFULL)
         dlab_api_fail(&x->error, 429, "queue_full", NULL, "%s", err.msg);
     else
-        dlab_api_fail(&x->error, 503, "shutting_down", NULL, "%s", err.msg);
+        dlab_api_fail(&x->error, 503, st == DLAB_EINTERRUPTED ? "shutting_down" : NULL, NULL, "%s", err.msg);
     return dlab_reply_error(x);
 }
 

@@ -26,8 +26,13 @@ dlab_status dlab_host_submit(dlab_host *h, dlab_ask *ask, dlab_answer **out, dla
     const size_t n = ask->n_prompts * (size_t)ask->samples;
     dlab_answer *a = calloc(1, sizeof *a);
     dlab_choice *choices = calloc(n, sizeof *choices);
+    if (!a || !choices) {
+        free(choices);
+        free(a);
+        return DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu answers", n);
+    }
     pthread_mutex_lock(&h->lock);
-    dlab_status st = a && choices ? check_room(h, ask, err) : DLAB_FAIL(err, DLAB_EOOM, "no memory for %zu answers", n);
+    const dlab_status st = check_room(h, ask, err);
     if (st == DLAB_OK) {
         *a = (dlab_answer){.ask = *ask, .choices = choices, .n_choices = n, .n_open = n, .deadline_ns = INT64_MAX};
         a->number = h->n_asked++;

@@ -186,6 +186,7 @@ static bool has_room(dlab_exchange *x, size_t want)
     if (h->body_bytes - before + want <= BODIES_MAX * (size_t)h->opts.max_body)
         grown = dlab_grow(x->body, want, &x->cap_body, 1);
     if (!grown) {
+        dlab_exchange_drop_body(x); /* the others may end theirs */
         dlab_api_fail(&x->error, 503, "no_memory", NULL, "no memory for a body of %zu bytes now: try again later",
                       want);
         return false;

@@ -227,7 +227,7 @@ dlab_status dlab_jinja_read(const char *text, size_t n, dlab_jinja *out, dlab_er
     if (n > 0 && text[n - 1] == '\n') n--; /* Jinja's keep_trailing_newline is off */
     /* one mark takes a byte at least, but `.strip()` and text between tags: at most three for one */
     out->bytes = malloc(5 * n + 8);
-    out->marks = malloc((3 * n + 8) * sizeof *out->marks);
+    out->marks = calloc(3 * n + 8, sizeof *out->marks);
     dlab_status st = DLAB_OK;
     if (!out->bytes || !out->marks) st = DLAB_FAIL(err, DLAB_EOOM, "no memory to read a chat template");
     reader r = {.text = text, .n = n, .out = out};

@@ -14,7 +14,7 @@ MEMORY = 2 << 20 # bytes that may be more after the last round than after the fi
 def request(i):
     body = json.dumps({"prompt": f"stream {i} ", "max_tokens": 300, "ignore_eos": True, "stream": i % 5 > 0,
                        "temperature": 1, "n": 1 + i % 2}).encode()
-    return (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return (b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
             % len(body)) + body
 
 

@@ -10,6 +10,7 @@ import time
 from serve_lab import Server, check, readable
 
 LONG = {"max_tokens": 500, "ignore_eos": True}
+SLOW = ("-m", "synthetic:attn-64", "--set", "device=ref", "-c", "512") # many times slower than any test waits
 
 
 def error(answer, status, word, param=None):
@@ -104,30 +105,121 @@ def keys():
         error(s.ask("GET", "/v1/models"), 401, "Authorization")
 
 
-def limits():
-    with Server("-m", "synthetic:tiny", "--batch", "1", "--queue", "1", "--max-connections", "8") as s:
-        results = []
-
-        def one():
-            results.append(s.ask("POST", "/v1/completions", {"prompt": "a", **LONG}))
-
-        # Prompts come in one body: all are in the queue at once.
-        error(s.ask("POST", "/v1/completions", {"prompt": ["a", "b"]}), 429, "queue")
-        idle = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(8)]
+def connections():
+    """Who comes beyond the limit is told so; those that were there first are served."""
+    with Server("-m", "synthetic:tiny", "--max-connections", "8") as s:
+        first = [s.connect() for _ in range(8)]
+        for c in first:
+            c.connect()
         s.wait_for("the connections", lambda m: m["dlab_http_connections"] == 9)
-        error(s.ask("GET", "/v1/models"), 503, "8 connections")
-        for c in idle:
+        answer = s.ask("GET", "/v1/models")
+        error(answer, 503, "8 connections")
+        check(answer[1]["Connection"] == "close", "a connection beyond the limit is kept")
+        for c in first:
+            c.request("POST", "/v1/completions", '{"prompt": "a", "max_tokens": 1}', {"Content-Type": "application/json"})
+            r = c.getresponse()
+            check(r.status == 200, f"one of the first is told {r.status} {r.read()}")
+            r.read()
+        for c in first:
             c.close()
         s.wait_until_idle()
-        threads = [threading.Thread(target=one) for _ in range(6)]
-        for t in threads:
+        check(s.ask("GET", "/v1/models")[0] == 200, "the limit stays")
+
+
+def occupy(s):
+    """The only place of the batch, by an answer that has begun and would take very long."""
+    c = s.connect()
+    c.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 400, "ignore_eos": True, "stream": True}),
+              {"Content-Type": "application/json"})
+    check(c.getresponse().status == 200, "the first")
+    return c
+
+
+def queue():
+    with Server(*SLOW, "--batch", "1", "--queue", "1") as s:
+        error(s.ask("POST", "/v1/completions", {"prompt": ["a", "b"]}), 400, "--queue", "prompt")
+        running, waiting = occupy(s), s.connect()
+        waiting.request("POST", "/v1/completions", '{"prompt": "a"}', {"Content-Type": "application/json"})
+        s.wait_for("the second", lambda m: m["dlab_requests_running"] == 1 and m["dlab_requests_waiting"] == 1)
+        error(s.ask("POST", "/v1/completions", {"prompt": "a"}), 429, "queue")
+        check(s.metrics()["dlab_queue_full_total"] == 1, "refusals are counted")
+        waiting.close()
+        running.close()
+        s.wait_until_idle()
+        s.complete("a", max_tokens=1)
+
+
+def times_out():
+    with Server(*SLOW, "--batch", "1", "--timeout", "1") as s:
+        body = {"prompt": "a", "max_tokens": 400, "ignore_eos": True}
+        error(s.ask("POST", "/v1/completions", body), 504, "longer than the server allows")
+        s.wait_until_idle()
+
+
+def hosts():
+    """On a loopback address a name that is not this machine's is refused: a web page may have pointed it here."""
+    with Server("-m", "synthetic:tiny") as s:
+        for name in ("localhost", f"localhost:{s.port}", f"127.0.0.1:{s.port}", "127.1.2.3", f"[::1]:{s.port}", "[::1]"):
+            check(s.ask("GET", "/v1/models", headers={"Host": name})[0] == 200, f"{name} is refused")
+        for name in ("evil.example", f"evil.example:{s.port}", "127.example.com", "localhost.evil.example", "", ":", "x" * 300):
+            error(s.ask("GET", "/metrics", headers={"Host": name}), 403, "Host")
+    with Server("-m", "synthetic:tiny", env={"DLAB_API_KEY": "key"}) as s: # who asks for a key need not care
+        check(s.ask("GET", "/health", headers={"Host": "behind.a.proxy"})[0] == 200, "a proxy's name with a key")
+
+
+def bodies():
+    """All bodies that are being read are bounded together."""
+    with Server("-m", "synthetic:tiny", "--max-body", "65536") as s:
+        head = (f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{s.port}\r\nContent-Type: application/json\r\n"
+                "Content-Length: 65536\r\n\r\n").encode()
+        held = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(40)]
+        for c in held:
+            c.sendall(head + b" " * 65535)
+        told = []
+        for c in held: # each ends its body: those that found no room are told 503, the others that it is no JSON
+            c.sendall(b" ")
+            c.settimeout(120)
+            told.append(c.recv(4096).split()[1])
+            c.close()
+        check(set(told) == {b"400", b"503"}, f"{told}")
+        check(told.count(b"400") >= 4, f"{told}")
+        s.wait_until_idle()
+        s.complete("a", max_tokens=1)
+
+
+def priorities():
+    with Server("-m", "synthetic:tiny") as s:
+        error(s.ask("POST", "/v1/completions", {"prompt": "a", "priority": 1}), 400, "batch.policy", "priority")
+    with Server(*SLOW, "--batch", "1", "--set", "batch.policy=priority") as s:
+        first, order = occupy(s), []
+
+        def one(priority):
+            s.complete("a", max_tokens=1, priority=priority)
+            order.append(priority)
+
+        threads = [threading.Thread(target=one, args=(p,)) for p in (5, -5)]
+        for i, t in enumerate(threads):
             t.start()
+            s.wait_for("the next", lambda m, i=i: m["dlab_requests_waiting"] == i + 1)
+        first.close()
         for t in threads:
             t.join()
-        check(set(r[0] for r in results) <= {200, 429} and any(r[0] == 200 for r in results), f"{[r[0] for r in results]}")
-        m = s.wait_until_idle()
-        refused = sum(r[0] == 429 for r in results)
-        check(m["dlab_queue_full_total"] == refused + 1, "refusals are counted")
+        check(order == [-5, 5], f"{order}: the lowest goes first")
+
+
+def small_cache():
+    """The context is what the cache can hold, unless one was asked for; what is preempted is answered all the same."""
+    for more in ((), ("--set", "batch.preemption=swap")):
+        with Server("-m", "synthetic:tiny", "--set", "kv.pool=11 blocks", *more) as s:
+            context = s.ask("GET", "/v1/models")[2]["data"][0]["max_model_len"]
+            check(100 < context < 200, f"context {context}")
+            error(s.ask("POST", "/v1/completions", {"prompt": "a", "max_tokens": context}), 400, f"{context} tokens", "prompt")
+            want = s.complete("a", max_tokens=context - 1, ignore_eos=True)["choices"][0]["text"]
+            many = s.complete(["a"] * 6, max_tokens=context - 1, ignore_eos=True)
+            check([c["text"] for c in many["choices"]] == [want] * 6, "answers of a full cache")
+            m = s.wait_until_idle()
+            check(m["dlab_preemptions_total"] > 0, "nobody was preempted")
+            check((m["dlab_swapped_in_total"] > 0 and m["dlab_swap_bytes_total"] > 0) == bool(more), f"{m}")
 
 
 def drains():
@@ -169,13 +261,16 @@ def cut_short():
             c.close()
 
 
-def times_out():
-    with Server("-m", "synthetic:tiny", "--batch", "1", "--timeout", "1", "--set", "device=ref") as s:
-        body = {"prompt": "a" * 400, "max_tokens": 100, "ignore_eos": True}
-        s.ask("POST", "/v1/completions", {"prompt": "a", "max_tokens": 1})
-        status, _, j = s.ask("POST", "/v1/completions", body)
-        check(status == 504 or j["usage"]["completion_tokens"] == 100, f"{status} {j}") # a machine may be that fast
-        s.wait_until_idle()
+def cut_short_in_a_long_step():
+    """The step in progress is waited for, however long it takes."""
+    with Server(*SLOW, "--batch", "2", "--drain-timeout", "0") as s:
+        c = s.connect()
+        c.request("POST", "/v1/completions", json.dumps({"prompt": "a" * 16}), {"Content-Type": "application/json"})
+        s.wait_for("the request", lambda m: m["dlab_requests_running"] + m["dlab_requests_waiting"] == 1)
+        s.stop()
+        check(c.getresponse().status == 503, "it was answered")
+        check(s.wait() == 0, f"exit {s.process.returncode}: {s.log}")
+        c.close()
 
 
 def main():
@@ -185,7 +280,8 @@ def main():
         for step in (answers, caches, refusals):
             step(s)
         s.wait_until_idle()
-    for step in (keys, limits, drains, cut_short, times_out):
+    for step in (keys, connections, queue, hosts, bodies, priorities, small_cache, drains, cut_short, cut_short_in_a_long_step,
+                 times_out):
         step()
     print(f"serve_http: {time.monotonic() - start:.1f} s")
 

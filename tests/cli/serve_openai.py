@@ -45,12 +45,12 @@ def errors(client):
         check(False, "another model was taken")
     except openai.NotFoundError as e:
         check(e.param == "model", e)
-    stranger = openai.OpenAI(base_url=client.base_url, api_key="wrong", max_retries=0)
-    try:
-        stranger.models.list()
-        check(False, "a wrong key was taken")
-    except openai.AuthenticationError as e:
-        check(e.code == "invalid_api_key", e)
+    with openai.OpenAI(base_url=client.base_url, api_key="wrong", max_retries=0) as stranger:
+        try:
+            stranger.models.list()
+            check(False, "a wrong key was taken")
+        except openai.AuthenticationError as e:
+            check(e.code == "invalid_api_key", e)
 
 
 with Server("-m", MODEL, "-c", "512", "--batch", "4", "--name", "smollm2", env={"DLAB_API_KEY": "secret"}) as server:

@@ -28,6 +28,8 @@ refused() {
 refused "port" -m synthetic:tiny --port 70000
 refused "context holds 512" -m synthetic:tiny -c 100000
 refused "batch.interval_ms" -m synthetic:tiny --set batch.interval_ms=5
+refused "batch.release: at_end" -m synthetic:tiny --set batch.mode=static --set batch.release=at_end
+refused "-c 200: .* 177 tokens" -m synthetic:tiny -c 200 --set "kv.pool=11 blocks"
 refused "no-such-file" -m synthetic:tiny --api-key-file /no-such-file
 empty=$(mktemp)
 trap 'rm -f "$empty"' EXIT

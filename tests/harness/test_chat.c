@@ -183,6 +183,10 @@ START_TEST(other_templates_are_refused_and_shown)
         "a<|im_end|>\\n<|im_start|>user\\nb<|im_end|>\\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\\n' + "
         "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}"
         "{{ '<|im_start|>assistant\\n' }}{% endif %}",
+        /* an escape that is none: Jinja keeps the backslash */
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '\\<|im_end|>' "
+        "+ "
+        "'\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
         "{{ bos_token }}" LLAMA3, CHATML " {{ x }}", "x" CHATML,
         "{% for m in messages %}{{ '<|' + m['role'] + '|>\\n' + m['content'] + eos_token }}{% endfor %}"};
     lab l;

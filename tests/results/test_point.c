@@ -1,5 +1,6 @@
 /* A point from its runs. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
