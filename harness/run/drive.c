@@ -36,10 +36,11 @@ typedef struct {
     int32_t samples;
     uint64_t sample_seed; /* of the plan, spread over all bits */
     int64_t n_taken, n_refused;
-    char refusal[DLAB_ERROR_MSG];     /* the first */
-    int64_t tick_ns;                  /* requests may start at the step that begins at it or next behind it */
-    bool moved;                       /* a step was made, or waited for */
-    int64_t start_ns, next_sample_ns; /* by the clock */
+    char refusal[DLAB_ERROR_MSG];       /* the first */
+    int64_t tick_ns;                    /* requests may start at the step that begins at it or next behind it */
+    bool moved;                         /* a step was made, or waited for */
+    int64_t step_begin_ns, step_end_ns; /* the device's last one */
+    int64_t start_ns, next_sample_ns;   /* by the clock */
 } driver;
 
 static int64_t now_ns(const driver *d) { return dlab_clock_now_ns(d->clock) - d->start_ns; }
@@ -135,6 +136,14 @@ static void arrive_at_rest(driver *d, int64_t sched_ns)
     if (tick_ns > d->tick_ns) d->tick_ns = tick_ns;
 }
 
+/* The queue in front of a target in this process takes requests at any time; it is looked into between two steps. So one
+ * that came due during a step was sent then, and what it waited for the step's end is its wait for the target. */
+static double sent_at(const driver *d, int64_t sched_ns)
+{
+    const bool in_step = sched_ns >= d->step_begin_ns && sched_ns < d->step_end_ns;
+    return (double)(in_step ? sched_ns : now_ns(d));
+}
+
 static dlab_status submit_one(driver *d, int64_t i, int64_t sched_ns, dlab_error *err)
 {
     const dlab_requests *q = d->requests;
@@ -152,7 +161,7 @@ static dlab_status submit_one(driver *d, int64_t i, int64_t sched_ns, dlab_error
                                    .samples = d->samples,
                                    .priority = q->priority ? q->priority[i] : 0};
     if (!d->target->ops->busy(d->target)) arrive_at_rest(d, sched_ns);
-    const double t_submit = (double)now_ns(d);
+    const double t_submit = sent_at(d, sched_ns);
     for (int32_t j = 0; j < d->samples; j++) {
         dlab_ev_request *e = request_of(d, r.id + j);
         e->t_sched = (double)sched_ns;
@@ -213,7 +222,10 @@ static dlab_status add_step(driver *d, const dlab_step *s, double t_begin, doubl
                       .swapped_out = s->swapped_out,
                       .swapped_in = s->swapped_in,
                       .swap_bytes = s->swap_bytes};
-    if (s->kv.pool_bytes > d->run->kv_pool) d->run->kv_pool = s->kv.pool_bytes;
+    if (!d->target->ops->memory)
+        e.kv_reserved = e.kv_used = e.kv_cached = e.kv_free = e.kv_unusable = e.kv_shared = -1;
+    else if (s->kv.pool_bytes > d->run->kv_pool)
+        d->run->kv_pool = s->kv.pool_bytes;
     return dlab_run_add_step(d->run, &e, err);
 }
 
@@ -275,13 +287,19 @@ static dlab_status add_ends(driver *d, const dlab_target_step *result, dlab_erro
 static dlab_status add_memory(driver *d, int64_t clock_ns, dlab_error *err)
 {
     dlab_mem_stats mem = {0};
-    d->target->ops->memory(d->target, &mem, NULL);
     dlab_ev_memory e = {.t = (double)(clock_ns - d->start_ns),
-                        .weights = (int64_t)mem.pool[DLAB_POOL_WEIGHTS].used_bytes,
-                        .kv = (int64_t)mem.pool[DLAB_POOL_KV].used_bytes,
-                        .activations = (int64_t)mem.pool[DLAB_POOL_ACTIVATIONS].used_bytes,
-                        .scratch = (int64_t)mem.pool[DLAB_POOL_SCRATCH].used_bytes,
+                        .weights = -1,
+                        .kv = -1,
+                        .activations = -1,
+                        .scratch = -1,
                         .rss = d->opts->sample_rss ? dlab_probe_rss_bytes() : -1};
+    if (d->target->ops->memory) {
+        d->target->ops->memory(d->target, &mem, NULL);
+        e.weights = (int64_t)mem.pool[DLAB_POOL_WEIGHTS].used_bytes;
+        e.kv = (int64_t)mem.pool[DLAB_POOL_KV].used_bytes;
+        e.activations = (int64_t)mem.pool[DLAB_POOL_ACTIVATIONS].used_bytes;
+        e.scratch = (int64_t)mem.pool[DLAB_POOL_SCRATCH].used_bytes;
+    }
     d->next_sample_ns = clock_ns + d->opts->memory_sample_ns;
     return dlab_run_add_memory(d->run, &e, err);
 }
@@ -290,6 +308,8 @@ static dlab_status add_memory(driver *d, int64_t clock_ns, dlab_error *err)
 static dlab_status add_device(driver *d, const dlab_step *s, int64_t begin_ns, int64_t end_ns, dlab_error *err)
 {
     if (d->target->ops->remote) return DLAB_OK;
+    d->step_begin_ns = begin_ns;
+    d->step_end_ns = end_ns;
     if (s->rows > 0 || s->n_tokens > 0) DLAB_TRY(add_step(d, s, (double)begin_ns, (double)end_ns, err));
     return end_ns + d->start_ns >= d->next_sample_ns ? add_memory(d, end_ns + d->start_ns, err) : DLAB_OK;
 }
