@@ -16,6 +16,10 @@ dlab_status dlab_json_parse_line(const char *name, int64_t line, const char *tex
     json_error_t e;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
     if (*out) return DLAB_OK;
+    if (json_error_code(&e) == json_error_null_character) /* jansson names a flag of its own */
+        return DLAB_FAIL(err, DLAB_EFORMAT,
+                         "%s:%lld:%d: a string holds a NUL character (\\u0000): that is not possible", name,
+                         (long long)(line + e.line - 1), e.column);
     /* jansson quotes the text it stopped at, line breaks and all */
     for (char *c = e.text; *c; c++)
         if ((unsigned char)*c < ' ') *c = ' ';

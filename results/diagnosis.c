@@ -32,6 +32,9 @@ typedef struct {
     /* of decoding: each step counts for its share of rows that decode; mixed: of decode_steps, in steps with prompts too */
     double decode_steps, mixed, decode_seconds, decode_allowed, decode_bytes, decode_kv, decode_seqs, decode_launches;
     double preempted, swap_bytes;
+    /* of steps in which requests waited beside free places, for nothing but room: request-seconds of those that waited,
+     * seconds, and, times those, bytes assigned and in all, and places used */
+    double roomless, room_seconds, room_used, room_pool, room_seqs;
 } tally;
 
 /* ---- requests ------------------------------------------------------------------------------------------------------- */
@@ -86,8 +89,8 @@ static double in_service(service *s, double t)
 /* What holds for all steps of a run. */
 typedef struct {
     const dlab_run *run;
-    bool preempts, at_end;
-    double prefill_again; /* share of the prefill rows that were computed before */
+    bool preempts, at_end, admits; /* admits: at any step, wherever there are places and room */
+    double prefill_again;          /* share of the prefill rows that were computed before */
 } step_context;
 
 /* All samples of a prompt are requests, with ids in a row; its rows are computed once. */
@@ -102,7 +105,11 @@ static step_context context_of(const dlab_run *r)
 {
     const char *release = dlab_settings_get(&r->effective, "batch.release");
     const int64_t samples = samples_of(r);
-    step_context c = {.run = r, .at_end = release && strcmp(release, "at_end") == 0};
+    const char *mode = dlab_settings_get(&r->effective, "batch.mode");
+    const char *interval = dlab_settings_get(&r->effective, "batch.interval_ms");
+    step_context c = {.run = r,
+                      .at_end = release && strcmp(release, "at_end") == 0,
+                      .admits = mode && strcmp(mode, "continuous") == 0 && !(interval && strtod(interval, NULL) > 0)};
     double rows = 0, prompts = 0;
     for (size_t i = 0; i < r->n_steps; i++) {
         c.preempts = c.preempts || r->steps[i].preempted > 0;
@@ -178,6 +185,19 @@ static void add_rows(const step_context *c, const dlab_ev_step *s, double took, 
     t->again_rows += again;
 }
 
+/* Live sequences must hold most of the pool: there are other reasons not to be let in. */
+static void add_room(const step_context *c, const dlab_ev_step *s, double took, tally *t)
+{
+    const double used = (double)s->kv_reserved, pool = used + (double)s->kv_cached + (double)s->kv_free;
+    if (!c->admits || s->waiting <= 0 || s->seqs >= s->slots || s->kv_cached < 0 || s->kv_free < 0) return;
+    if (!(used > pool / 2)) return;
+    t->roomless += s->waiting * took;
+    t->room_seconds += took;
+    t->room_used += used * took;
+    t->room_pool += pool * took;
+    t->room_seqs += s->seqs * took;
+}
+
 static void add_step(const step_context *c, const dlab_ev_step *s, double requests, tally *t)
 {
     const double took = dlab_event_step_seconds(s), elsewhere = fmax(0, requests - s->seqs);
@@ -192,6 +212,7 @@ static void add_step(const step_context *c, const dlab_ev_step *s, double reques
     t->waiting += s->waiting < 0 ? NAN : s->waiting * took;
     t->preempted += s->preempted > 0 ? s->preempted : 0;
     t->swap_bytes += s->swap_bytes > 0 ? (double)s->swap_bytes : 0;
+    add_room(c, s, took, t);
     add_rows(c, s, took, t);
 }
 
@@ -293,9 +314,17 @@ static void evidence_of_queue(const tally *t, char *out, size_t size)
     add(out, size, "waiting to be admitted, %s of the %s of a request", seconds(t->queue / t->requests).text,
         seconds(latency).text);
     if (t->lag >= 0.1 * t->queue) add(out, size, " (%s before it was submitted)", seconds(t->lag / t->requests).text);
-    if (isfinite(waiting) && t->slots > 0)
+    if (isfinite(waiting) && t->roomless > t->waiting / 2) {
+        add(out, size,
+            "; on average %s wait for room in the KV pool (kv.pool), of whose %s %s are used by %s of %s places",
+            say(waiting, "").text, say(t->room_pool / t->room_seconds, "B").text,
+            say(t->room_used / t->room_seconds, "B").text, say(t->room_seqs / t->room_seconds, "").text,
+            say(t->slots / t->steps, "").text);
+        if (t->preempted > 0) add(out, size, "; %.0f times a sequence gave its place back", t->preempted);
+    } else if (isfinite(waiting) && t->slots > 0) {
         add(out, size, "; on average %s wait for one of %s places", say(waiting, "").text,
             say(t->slots / t->steps, "").text);
+    }
     if (t->unadmitted > 0) add(out, size, "; %.0f of %.0f never had one", t->unadmitted, t->requests);
 }
 

@@ -174,6 +174,77 @@ static const char *axis_of(const dlab_record *r, const dlab_report_spec *s)
     return NULL;
 }
 
+static double median_of(const dlab_point_result *p, const char *metric)
+{
+    const dlab_metric_window all = DLAB_WINDOW_ALL;
+    return dlab_point_summary(p, dlab_metric_find(metric), &all).median;
+}
+
+/* Over 10 %; anything differs from nothing. */
+static bool differs(double a, double b)
+{
+    return isfinite(a) && isfinite(b) && fabs(a - b) > 0.1 * fmin(fabs(a), fabs(b));
+}
+
+static void append(char *buf, size_t size, const char *before, const char *text)
+{
+    const size_t n = strlen(buf);
+    snprintf(buf + n, size - n, "%s%s%s", n ? ", " : "", before, text);
+}
+
+/* What a scheduler does differently shows in figures of the whole run, not in the work of one step. */
+static void add_schedule(const sample *v, char *buf, size_t size)
+{
+    const double steps[2] = {median_of(v->base, "steps"), median_of(v->point, "steps")};
+    const double slots[2] = {median_of(v->base, "slot_util"), median_of(v->point, "slot_util")};
+    const double pad[2] = {median_of(v->base, "pad_share"), median_of(v->point, "pad_share")};
+    char t[64], share[2][16];
+    if (differs(steps[0], steps[1]) && steps[1] > 0) {
+        times_text(steps[0] / steps[1], t, sizeof t);
+        append(buf, size, t, " the steps");
+    }
+    if (differs(slots[0], slots[1])) {
+        snprintf(t, sizeof t, "%.2f of its places used against %.2f", slots[0], slots[1]);
+        append(buf, size, "", t);
+    }
+    if (differs(pad[0], pad[1])) {
+        for (int i = 0; i < 2; i++) {
+            snprintf(share[i], sizeof share[i], "%.0f %%", 100 * pad[i]);
+            if (pad[i] == 0) snprintf(share[i], sizeof share[i], i ? "none" : "no");
+        }
+        snprintf(t, sizeof t, "%s padding against %s", share[0], share[1]);
+        append(buf, size, "", t);
+    }
+}
+
+/* A time of requests, or a rate of them or of tokens: what a scheduler changes. */
+static bool is_scheduled(const dlab_metric *m)
+{
+    return strcmp(m->unit, "ns") == 0 || strcmp(m->unit, "tok/s") == 0 || strcmp(m->unit, "req/s") == 0;
+}
+
+/* "it has 1.37× the steps, and a decode step of it does 2.00× the flops"; "" when nothing differs. */
+static void widest_why(const dlab_metric *m, const sample *v, char *buf, size_t size)
+{
+    const double f = declared_ratio("flops_step", v), b = declared_ratio("bytes_step", v);
+    char schedule[200] = "", work[120] = "", t[24];
+    if (is_scheduled(m)) add_schedule(v, schedule, sizeof schedule);
+    if (differs(f, 1)) {
+        times_text(f, t, sizeof t);
+        snprintf(work, sizeof work, "does %s the flops", t);
+    }
+    if (differs(b, 1)) {
+        const size_t n = strlen(work);
+        times_text(b, t, sizeof t);
+        snprintf(work + n, sizeof work - n, "%smoves %s the bytes", n ? " and " : "", t);
+    }
+    buf[0] = '\0';
+    if (!schedule[0] && !work[0]) return;
+    snprintf(buf, size, "; why: %s%s%s%s%s%s", schedule[0] ? "its baseline " : "a decode step of its baseline ",
+             v->base->label, schedule[0] ? " has " : " ", schedule[0] ? schedule : work,
+             schedule[0] && work[0] ? "; a decode step of it " : "", schedule[0] ? work : "");
+}
+
 /* Without an axis of growth: the widest gap, and why. */
 static void note_widest(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)
 {
@@ -186,15 +257,11 @@ static void note_widest(const dlab_record *r, const dlab_report_spec *s, dlab_no
         if (isfinite(v.ratio) && (!best.point || fabs(log(v.ratio)) > fabs(log(best.ratio)))) best = v;
     }
     if (!best.point) return;
-    double f = declared_ratio("flops_step", &best), b = declared_ratio("bytes_step", &best);
-    char gap[24], flops[24], bytes[24];
-    if (!isfinite(f) || !isfinite(b)) return;
+    char gap[24], why[700];
     times_text(best.ratio, gap, sizeof gap);
-    times_text(f, flops, sizeof flops);
-    times_text(b, bytes, sizeof bytes);
-    dlab_note(
-        out, "widest gap: %s, %s on %s; why: a decode step of its baseline %s does %s the flops and moves %s the bytes",
-        best.point->label, gap, s->ratio->name, best.base->label, flops, bytes);
+    widest_why(s->ratio, &best, why, sizeof why);
+    if (!why[0]) return;
+    dlab_note(out, "widest gap: %s, %s on %s%s", best.point->label, gap, s->ratio->name, why);
 }
 
 void dlab_report_crossings(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)

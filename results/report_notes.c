@@ -218,9 +218,11 @@ static void note_progress(const dlab_record *r, dlab_notes *out)
         made += r->points[i].n_runs;
         planned += r->points[i].n_planned > r->points[i].n_runs ? r->points[i].n_planned : r->points[i].n_runs;
     }
+    const char *experiment = dlab_settings_get(&r->meta, "experiment");
+    const bool load = experiment && strcmp(experiment, "load") == 0; /* which cannot be resumed */
     if (!r->complete && made < planned)
-        dlab_note(out, "not complete: %zu of %zu planned runs are in; `dlab run --resume` goes on with an experiment",
-                  made, planned);
+        dlab_note(out, "not complete: %zu of %zu planned runs are in%s", made, planned,
+                  load ? "" : "; `dlab run --resume` goes on with an experiment");
 }
 
 void dlab_report_notes(const dlab_record *r, const dlab_report_spec *s, dlab_notes *out)

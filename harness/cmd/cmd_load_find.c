@@ -1,6 +1,8 @@
 /* The highest rate that keeps the objectives: doubled (or halved) until it is bracketed, then bisected. Every rate tried is a
  * point of the record. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "harness/cmd/cmd_load.h"
@@ -62,14 +64,16 @@ static dlab_status try_rate(dlab_load *l, double rate, verdict *out, dlab_error 
 /* Three digits that count, so that rates read well: 1.4142 a second is 1.41. */
 static double round_rate(double rate)
 {
-    const double unit = pow(10, floor(log10(rate)) - 2);
-    return round(rate / unit) * unit;
+    char text[32];
+    snprintf(text, sizeof text, "%.3g", rate); /* multiples of a power of ten need not be what is written so */
+    return strtod(text, NULL);
 }
 
 typedef struct {
     double low, high; /* kept, not kept; 0: none yet */
     int runs;
-    bool unknown; /* whether the objectives are kept */
+    int64_t fewest; /* requests of a run */
+    bool unknown;   /* whether the objectives are kept */
 } bracket;
 
 static dlab_status next(dlab_load *l, bracket *b, double rate, dlab_error *err)
@@ -79,6 +83,11 @@ static dlab_status next(dlab_load *l, bracket *b, double rate, dlab_error *err)
     if (v == KEPT) b->low = rate;
     if (v == MISSED) b->high = rate;
     b->unknown = v == UNKNOWN;
+    const dlab_point_result *p = &l->rec.record.points[l->rec.record.n_points - 1];
+    for (size_t i = 0; i < p->n_runs; i++) {
+        const int64_t n = (int64_t)p->runs[i]->n_requests;
+        if ((b->runs == 0 && i == 0) || n < b->fewest) b->fewest = n;
+    }
     b->runs++;
     return DLAB_OK;
 }
@@ -130,6 +139,18 @@ static void say(const dlab_load *l, const bracket *b, char *sentence, size_t siz
                  what, b->high);
 }
 
+/* 99 % is not told from 100 % by fewer than a hundred requests. */
+static void say_few(const dlab_load *l, const bracket *b, char *sentence, size_t size)
+{
+    const size_t used = strlen(sentence);
+    const double left = 1 - l->opts->good_share, need = ceil(1 / left - 1e-6);
+    if (b->unknown || left <= 0 || (double)b->fewest >= need) return;
+    snprintf(sentence + used, size - used,
+             "\nnote: %g %% takes at least %.0f requests a run to tell, and a run had %" PRId64
+             ": give a longer --duration or more --requests",
+             100 * l->opts->good_share, need, b->fewest);
+}
+
 static dlab_status keep_result(dlab_load *l, const bracket *b, dlab_error *err)
 {
     char text[32];
@@ -147,6 +168,9 @@ dlab_status dlab_load_find(dlab_load *l, bool *found, char *sentence, size_t siz
     *sentence = 0;
     dlab_status st = search(l, &b, err);
     *found = b.low > 0;
-    if (b.runs > 0) say(l, &b, sentence, size);
+    if (b.runs > 0) {
+        say(l, &b, sentence, size);
+        say_few(l, &b, sentence, size);
+    }
     return st == DLAB_OK ? keep_result(l, &b, err) : st;
 }

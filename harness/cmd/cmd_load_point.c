@@ -18,6 +18,7 @@
 /* Sums over the requests of a point's runs. */
 typedef struct {
     int64_t requests, served, failed, shorter, longer, uncounted, prompt, cached;
+    bool http;     /* the first failure was a refusal of the server's */
     int64_t again; /* conversations that went to the server in a run before */
 } tally;
 
@@ -26,6 +27,7 @@ static void count(tally *t, const dlab_run *r, bool exact)
     for (size_t i = 0; i < r->n_requests; i++) {
         const dlab_ev_request *q = &r->requests[i];
         t->requests++;
+        if (t->failed == 0) t->http = q->failure == DLAB_FAILURE_HTTP && q->http_status >= 400;
         t->failed += q->failure != DLAB_FAILURE_NONE;
         if (q->failure != DLAB_FAILURE_NONE || !isfinite(q->t_done)) continue;
         t->served++;
@@ -75,9 +77,14 @@ static void warn_of_server(const dlab_load *l, const dlab_workload *w, const tal
 /* After what the runs say. What failed is last: its reasons are a server's, and are cut where the room ends. */
 static void warn_of(const dlab_load *l, const dlab_workload *w, const tally *t, dlab_point_result *p)
 {
-    if (l->target.ops->remote) warn_of_server(l, w, t, p);
+    const dlab_remote *server = l->target.ops->remote ? &l->target.remote : NULL;
+    if (server) warn_of_server(l, w, t, p);
+    const bool ids = server && strcmp(server->prompt_as, "ids") == 0 && strcmp(server->endpoint, "chat") != 0;
     if (t->failed > 0)
-        dlab_point_add_warning(p, "%" PRId64 " of %" PRId64 " requests failed%s%s", t->failed, t->requests,
+        dlab_point_add_warning(p, "%" PRId64 " of %" PRId64 " requests failed%s%s%s", t->failed, t->requests,
+                               ids && t->http && t->served == 0
+                                   ? " (for a server that takes no prompts of ids: --prompt-as text -m MODEL)"
+                                   : "",
                                *l->why ? ": " : "", l->why);
 }
 

@@ -42,8 +42,10 @@ static const char *const endpoints[] = {"completions", "chat", NULL};
 static const char *const prompt_forms[] = {"ids", "text", NULL};
 
 static const struct argp_option options[] = {
-    {"rate", KEY_RATE, "R[,R…]", 0, "an open loop: R requests a second, whatever the target does; inf: all at once", 0},
-    {"concurrency", KEY_CONCURRENCY, "N[,N…]", 0, "a closed loop: N in flight (default 1); 1,2,4 or 1-8 or 1-64*2", 0},
+    {"rate", KEY_RATE, "R[,R...]", 0, "an open loop: R requests a second, whatever the target does; inf: all at once",
+     0},
+    {"concurrency", KEY_CONCURRENCY, "N[,N...]", 0, "a closed loop: N in flight (default 1); 1,2,4 or 1-8 or 1-64*2",
+     0},
     {"burstiness", KEY_BURSTINESS, "X", 0, "gamma gaps of this shape; 1 is Poisson, below it comes in bursts", 0},
     {"ramp", KEY_RAMP, "R", 0, "the rate changes evenly from --rate to this one over --duration", 0},
     {"requests", KEY_REQUESTS, "N", 0, "of a run; else --duration bounds it", 0},
@@ -56,11 +58,13 @@ static const struct argp_option options[] = {
     {"turns", KEY_TURNS, "N", 0, "of a conversation", 0},
     {"shared-prefix", KEY_PREFIX, "N", 0, "the first N tokens of the prompts are the same", 0},
     {"seed", KEY_SEED, "N", 0, "of prompts, lengths and arrivals (default 1)", 0},
-    {"goodput", KEY_GOODPUT, "NAME:TIME,…", 0, "objectives: ttft:200ms,tpot:50ms,e2e:5s", 0},
+    {"goodput", KEY_GOODPUT, "NAME:TIME,...", 0, "objectives: ttft:200ms,tpot:50ms,e2e:5s", 0},
     {"find-rate", KEY_FIND, NULL, 0,
      "search the highest rate that keeps the objectives, beginning at --rate (default 1)", 0},
     {"goodput-share", KEY_SHARE, "X", 0, "share of the requests that must meet them (default 0.99)", 0},
-    DLAB_CMD_OPT_MODEL,
+    {"model", 'm', "MODEL", 0,
+     "GGUF file or synthetic:NAME; engine: else $DLAB_MODEL or the demo's; a URL: the model served, else no tokenizer",
+     0},
     {"set", DLAB_CMD_KEY_SET, "KEY=VALUE", 0,
      "any key of plan, workload and measure, as in an experiment file; a list sweeps; repeatable", 0},
     {"model-name", KEY_NAME, "NAME", 0, "as the server calls it (default: the first that it lists)", 0},
@@ -336,21 +340,30 @@ static dlab_status print_table(const dlab_load *l, dlab_error *err)
     return st;
 }
 
-/* Nothing served at all is no result, however well it was measured. */
+/* Nothing measured, or nothing served, is no result. */
 static int exit_code_of(const dlab_load *l, bool found)
 {
     const dlab_record *r = &l->rec.record;
+    bool measured = false;
     for (size_t i = 0; i < r->n_points; i++) {
         const dlab_run_status s = r->points[i].status;
         if (dlab_run_status_fails(s) || (l->opts->strict && s != DLAB_RUN_OK)) return 1;
+        measured = measured || s == DLAB_RUN_OK || s == DLAB_RUN_TRUNCATED;
     }
-    return l->unserved || (l->opts->strict && l->any_failed) || (l->opts->find && !found);
+    return !measured || l->unserved || (l->opts->strict && l->any_failed) || (l->opts->find && !found);
+}
+
+static bool has_runs(const dlab_record *r)
+{
+    for (size_t i = 0; i < r->n_points; i++)
+        if (r->points[i].n_runs > 0) return true;
+    return false;
 }
 
 static dlab_status measure_and_print(dlab_load *l, int *exit_code, dlab_error *err)
 {
     bool found = false;
-    char sentence[400] = "";
+    char sentence[600] = "";
     dlab_status st = l->opts->find ? dlab_load_find(l, &found, sentence, sizeof sentence, err) : measure_all(l, err);
     dlab_progress_finish(&l->progress);
     if (st != DLAB_OK && st != DLAB_EINTERRUPTED) return st;
@@ -364,9 +377,10 @@ static dlab_status measure_and_print(dlab_load *l, int *exit_code, dlab_error *e
     *exit_code = exit_code_of(l, found);
     if (kept == DLAB_OK) kept = printed;
     if (kept != DLAB_OK) return dlab_error_set(err, kept, own.file, own.line, "%s", own.msg);
-    return st == DLAB_OK ? DLAB_OK
-                         : DLAB_FAIL(err, st, "interrupted; what is done is above%s%s",
-                                     l->opts->record ? " and in " : "", l->opts->record ? l->opts->record : "");
+    if (st == DLAB_OK) return DLAB_OK;
+    if (!has_runs(&l->rec.record)) return DLAB_FAIL(err, st, "interrupted before anything was measured");
+    return DLAB_FAIL(err, st, "interrupted; what is done is above%s%s", l->opts->record ? " and in " : "",
+                     l->opts->record ? l->opts->record : "");
 }
 
 static dlab_status load(const dlab_cmd_ctx *ctx, dlab_load_opts *o, const char *command, int *exit_code,

@@ -98,7 +98,7 @@ static const struct argp_option options[] = {
     {"context", 'c', "N", 0, "tokens of a prompt and its answer together (default 2048, or the model's own if less)",
      0},
     {"batch", KEY_BATCH, "N", 0, "sequences computed at once, the same as --set batch.size=N (default 16)", 0},
-    {"queue", KEY_QUEUE, "N", 0, "prompts that may wait; more are told 429 (default 1024)", 0},
+    {"queue", KEY_QUEUE, "N", 0, "prompts that may wait for a place in the batch; more are told 429 (default 1024)", 0},
     {"max-tokens", KEY_MAX_TOKENS, "N", 0,
      "tokens of an answer when the request does not say (default: 16 for completions, for chat what the context holds)",
      0},

@@ -203,6 +203,8 @@ static dlab_status time_tokens(const dlab_answer *a, const dlab_tokenizer *t, co
 {
     const size_t with_text = a->n_chunks - (a->bare_end ? 1 : 0);
     *total = a->new_tokens;
+    if (*total < 0 && t && a->n_text == 0) *total = 0; /* no text is no tokens */
+    if (*total == 0) return DLAB_OK;
     if (*total >= 0 && (size_t)*total == with_text) return each_chunk(a, with_text, l, err);
     if (*total >= 0 && (size_t)*total == a->n_chunks && a->finish == DLAB_FINISH_EOS)
         return each_chunk(a, a->n_chunks, l, err);

@@ -6,7 +6,8 @@
  *      the numbers agree: it is the end-of-text token);
  *   2. else with a tokenizer: a token came with the chunk that brought the last byte of its text; tokens that have none
  *      came with the last chunk;
- *   3. else only the first token and the last one are known: first chunk, last chunk. */
+ *   3. else only the first token and the last one are known: first chunk, last chunk.
+ * An answer without text has none where a tokenizer counts. */
 #ifndef DLAB_HARNESS_REMOTE_ANSWER_H
 #define DLAB_HARNESS_REMOTE_ANSWER_H
 

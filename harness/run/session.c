@@ -241,6 +241,10 @@ static void keep_memory(const dlab_session *s, const dlab_kv_stats *before, bool
 {
     dlab_mem_stats mem = {0};
     dlab_kv_stats kv = {0};
+    out->memory_limit = s->target->ops->plan(s->target)->memory_limit_bytes;
+    out->kv_token_bytes = token_bytes(s);
+    if (rss_is_ours) out->rss_peak = dlab_probe_rss_peak_bytes();
+    if (!s->target->ops->memory) return;
     s->target->ops->memory(s->target, &mem, &kv);
     for (int p = 0; p < DLAB_POOL_N; p++) out->pool_peak[p] = (int64_t)mem.pool[p].peak_bytes;
     out->mem_peak = (int64_t)mem.peak_bytes;
@@ -252,9 +256,6 @@ static void keep_memory(const dlab_session *s, const dlab_kv_stats *before, bool
     out->kv_copies = kv.n_copies - before->n_copies;
     out->kv_hit_tokens = kv.hit_tokens - before->hit_tokens;
     out->kv_asked_tokens = kv.asked_tokens - before->asked_tokens;
-    out->kv_token_bytes = token_bytes(s);
-    out->memory_limit = s->target->ops->plan(s->target)->memory_limit_bytes;
-    if (rss_is_ours) out->rss_peak = dlab_probe_rss_peak_bytes();
 }
 
 static dlab_status add_peaks(const dlab_session *s, dlab_run *out, dlab_error *err)
@@ -273,11 +274,13 @@ static dlab_status measure(dlab_session *s, dlab_run *out, dlab_error *err)
     dlab_kv_stats before = {0};
     o.keep_cache = s->measure.keep_cache; /* not that of a warm-up, which has other prompts */
     tell(s, "measure");
-    s->target->ops->memory(s->target, &mem, &before);
-    s->target->ops->reset_peaks(s->target);
+    if (s->target->ops->memory) {
+        s->target->ops->memory(s->target, &mem, &before);
+        s->target->ops->reset_peaks(s->target);
+        out->kv_cached_start = before.cached_bytes;
+    }
     malloc_trim(0); /* what writing the run before took is not this run's */
     bool rss_is_ours = dlab_probe_rss_reset();
-    if (!s->target->ops->remote) out->kv_cached_start = before.cached_bytes;
     out->started_unix = unix_now();
     dlab_status st = dlab_drive(s->target, s->opts.clock, &s->requests, s->handles, &o, out, err);
     keep_memory(s, &before, rss_is_ours, out);

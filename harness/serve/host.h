@@ -47,7 +47,7 @@ typedef struct {
                             the host is stopped */
     const dlab_tokenizer *tok;
     dlab_clock *clock;
-    int64_t queue;      /* prompts that may wait to be started; more are refused */
+    int64_t queue;      /* prompts that may wait beyond those that find a place in the batch; more are refused */
     int64_t timeout_ns; /* of a whole answer, and then again for its reader; 0: none */
 } dlab_host_opts;
 

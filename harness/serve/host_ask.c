@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/int.h"
 #include "harness/serve/host_own.h"
 
 void dlab_ask_free(dlab_ask *a)
@@ -11,13 +12,23 @@ void dlab_ask_free(dlab_ask *a)
     *a = (dlab_ask){0};
 }
 
+/* What the next step may start at best: each prompt takes one place or more, and a static batch takes in nothing while it runs.
+ * Whether the cache has room as well only the step will tell. */
+static int64_t free_places(const dlab_host *h)
+{
+    const dlab_plan *p = dlab_engine_plan(h->opts.engine);
+    if (h->stats.running > 0 && strcmp(p->batch_mode, "static") == 0) return 0;
+    return dlab_max_i64(p->batch_size - h->stats.running, 0);
+}
+
 static dlab_status check_room(dlab_host *h, const dlab_ask *ask, dlab_error *err)
 {
     if (h->draining) return DLAB_FAIL(err, DLAB_EINTERRUPTED, "the server is shutting down");
-    if (h->waiting + (int64_t)ask->n_prompts <= h->opts.queue) return DLAB_OK;
+    const int64_t starting = free_places(h);
+    if (h->waiting + (int64_t)ask->n_prompts <= starting + h->opts.queue) return DLAB_OK;
     h->stats.refused_full++;
     return DLAB_FAIL(err, DLAB_EFULL, "%lld prompts wait already, and the queue holds %lld: try again later",
-                     (long long)h->waiting, (long long)h->opts.queue);
+                     (long long)dlab_max_i64(h->waiting - starting, 0), (long long)h->opts.queue);
 }
 
 dlab_status dlab_host_submit(dlab_host *h, dlab_ask *ask, dlab_answer **out, dlab_error *err)

@@ -313,6 +313,7 @@ dlab_status dlab_api_read(dlab_api *api, bool chat, const char *body, size_t n, 
         .chat = chat,
         .ask = {.samples = 1, .temperature = api->temperature, .top_p = api->top_p, .top_k = api->top_k, .socket = -1}};
     reading r = {.api = api, .q = q, .e = e, .max_new = -1};
+    if (n == 0) return dlab_api_fail(e, 400, "invalid_json", NULL, "the body is empty: it must be a JSON object");
     if (dlab_json_parse("body", body, n, &j, &err) != DLAB_OK)
         return dlab_api_fail(e, 400, "invalid_json", NULL, "%s", err.msg);
     dlab_status st = json_is_object(j) ? read_all(&r, j, q)

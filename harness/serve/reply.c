@@ -15,9 +15,9 @@ static json_t *finish_json(dlab_answer_end end)
 
 static json_t *usage_json(const dlab_answer_sum *s)
 {
+    const json_int_t total = s->prompt_tokens + s->completion_tokens;
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)s->prompt_tokens, "completion_tokens",
-                     (json_int_t)s->completion_tokens, "total_tokens",
-                     (json_int_t)(s->prompt_tokens + s->completion_tokens), "prompt_tokens_details", "cached_tokens",
+                     (json_int_t)s->completion_tokens, "total_tokens", total, "prompt_tokens_details", "cached_tokens",
                      (json_int_t)s->cached_tokens);
 }
 

@@ -229,15 +229,6 @@ static dlab_status prime(dlab_target *t, const int32_t *ids, int64_t n, int32_t 
     return DLAB_OK;
 }
 
-static void memory(const dlab_target *t, dlab_mem_stats *mem, dlab_kv_stats *kv)
-{
-    (void)t;
-    *mem = (dlab_mem_stats){0};
-    if (kv) *kv = (dlab_kv_stats){0};
-}
-
-static void reset_peaks(dlab_target *t) { (void)t; }
-
 static const dlab_plan *plan_of(const dlab_target *t) { return &((const null_target *)t)->plan; }
 
 const dlab_target_ops dlab_target_null = {.name = "null",
@@ -250,6 +241,4 @@ const dlab_target_ops dlab_target_null = {.name = "null",
                                           .cancel = cancel,
                                           .gate = gate,
                                           .prime = prime,
-                                          .memory = memory,
-                                          .reset_peaks = reset_peaks,
                                           .plan = plan_of};

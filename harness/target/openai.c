@@ -501,15 +501,6 @@ static dlab_status prime(dlab_target *t, const int32_t *ids, int64_t n, int32_t 
                      "a server's cache cannot be filled from outside: leave workload.depth at 0");
 }
 
-static void memory(const dlab_target *t, dlab_mem_stats *mem, dlab_kv_stats *kv)
-{
-    (void)t;
-    *mem = (dlab_mem_stats){0};
-    if (kv) *kv = (dlab_kv_stats){0};
-}
-
-static void reset_peaks(dlab_target *t) { (void)t; }
-
 static const dlab_plan *plan_of(const dlab_target *t) { return &((const openai *)t)->plan; }
 
 const dlab_target_ops dlab_target_openai = {.name = "openai",
@@ -522,6 +513,4 @@ const dlab_target_ops dlab_target_openai = {.name = "openai",
                                             .step = step,
                                             .cancel = cancel,
                                             .prime = prime,
-                                            .memory = memory,
-                                            .reset_peaks = reset_peaks,
                                             .plan = plan_of};

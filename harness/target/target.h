@@ -70,7 +70,8 @@ typedef struct {
     dlab_status (*prime)(dlab_target *t, const int32_t *ids, int64_t n, int32_t *handle, dlab_error *err);
     dlab_status (*score)(dlab_target *t, const int32_t *ids, int64_t n, int64_t n_last, double *nll, int32_t *top1,
                          dlab_error *err); /* NULL: no quality on this target */
-    /* kv: NULL where it is not wanted; making it takes a walk over the store's tables. */
+    /* NULL, like reset_peaks: its memory is not known. kv: NULL where it is not wanted; making it takes a walk over the
+     * store's tables. */
     void (*memory)(const dlab_target *t, dlab_mem_stats *mem, dlab_kv_stats *kv);
     void (*reset_peaks)(dlab_target *t);
     const dlab_plan *(*plan)(const dlab_target *t); /* effective values */

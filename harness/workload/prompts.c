@@ -26,7 +26,8 @@ static dlab_status read_text(dlab_shape *s, dlab_error *err)
     size_t bytes = 0, n = 0;
     const char *text = dlab_bundled_text(&bytes);
     if (!tok) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "workload.prompts: %s needs a model that has a tokenizer", w->prompts);
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "workload.prompts: %s needs a model that has a tokenizer: give -m MODEL", w->prompts);
     }
     if (*w->prompts_file) {
         DLAB_TRY(dlab_file_read(w->prompts_file, DLAB_FILE_MAX, &file, &bytes, err));

@@ -108,7 +108,8 @@ static dlab_status check(const dlab_workload *w, const dlab_workload_host *host,
     }
     if (is_from_file(w)) DLAB_TRY(check_file(w, err));
     if (dlab_workload_tokenizes(w) && !host->tokenizer && is_from_file(w)) {
-        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE, "workload.prompts: %s needs a model that has a tokenizer", w->prompts);
+        return DLAB_FAIL(err, DLAB_EIMPOSSIBLE,
+                         "workload.prompts: %s needs a model that has a tokenizer: give -m MODEL", w->prompts);
     }
     return dlab_lengths_check(w, host->context, err);
 }

@@ -60,6 +60,7 @@ START_TEST(errors_have_a_place_and_one_line)
     bad("{\"a\": NaN}", "in.json:1:");
     bad("{} {}", "in.json:1:");
     bad("", "in.json:1:0: not valid JSON: ");
+    bad("{\"a\": \"b\\u0000\"}", "in.json:1:15: a string holds a NUL character");
 }
 END_TEST
 

@@ -15,9 +15,11 @@ is the model's name of a request: words with commas between.
   unstopped    ends without [DONE], but with a finish_reason
   reason=WORD  the finish_reason                  count=N     what usage says, whatever there was
   linger=MS    between [DONE] and the end of the body
+  hollow=N     every Nth answer is empty
   unique       (with status=N) an error text of its own for each request, and a long one
 """
 import asyncio
+import itertools
 import json
 import sys
 
@@ -72,9 +74,14 @@ async def send(w, r, data):
         await asyncio.sleep(0)
 
 
+answers = itertools.count(1)
+
+
 async def stream(w, r):
     """True: the connection may be used again."""
     n = int(r.body.get("max_tokens", 16)) // (2 if r.has("short") else 1)
+    if r.number("hollow", 0) and next(answers) % r.number("hollow", 0) == 0:
+        n = 0
     a_chunk = 2 if r.has("pair") else 1
     w.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
     await w.drain()
@@ -96,6 +103,8 @@ async def stream(w, r):
         finish = None if not last or r.has("bare") else "stop" if r.has("eos") or r.has("short") else r.word("reason", "length")
         await send(w, r, chunk(r, text, finish))
         await asyncio.sleep(r.number("slow", 0) / 1000)
+    if n == 0:
+        await send(w, r, chunk(r, "", "stop"))
     if not r.has("silent"):
         prompt = r.body.get("prompt", "")
         await send(w, r, event({"choices": [], "usage": {

@@ -62,6 +62,7 @@ def refusals(s):
     check(s.ask("DELETE", "/v1/models")[1]["Allow"] == "GET", "Allow")
     error(s.ask("POST", path, "{}", {"Content-Type": "text/plain"}), 415, "application/json")
     error(s.ask("POST", path, "{"), 400, "not valid JSON")
+    error(s.ask("POST", path, ""), 400, "the body is empty")
     error(s.ask("POST", path, "[" * 50000), 400, "depth")
     error(s.ask("POST", path, b'{"prompt": "\xff"}'), 400, "decode")
     error(s.ask("POST", path, {"prompt": "a", "tools": []}), 400, "tools", "tools")
@@ -147,6 +148,16 @@ def queue():
         running.close()
         s.wait_until_idle()
         s.complete("a", max_tokens=1)
+    with Server(*SLOW, "--batch", "4", "--queue", "2") as s: # all at once: four find a place, two wait
+        asked = [s.connect() for _ in range(8)]
+        for c in asked:
+            c.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 400, "ignore_eos": True}),
+                      {"Content-Type": "application/json"})
+        s.wait_for("four and two", lambda m: m["dlab_requests_running"] == 4 and m["dlab_requests_waiting"] == 2
+                   and m["dlab_queue_full_total"] == 2)
+        for c in asked:
+            c.close()
+        s.wait_until_idle()
 
 
 def times_out():

@@ -87,6 +87,25 @@ load 0 "$url" "${few[@]}" --model-name pair,silent
 load 0 "$url" "${few[@]}" --model-name short --record short.h5
 "$DLAB" show short.h5 | grep -q '6 answers are shorter than asked' || fail "short answers are not told of"
 
+# an empty answer is one: served, of no tokens, with no first one; with usage, or a tokenizer to count
+for model in hollow=1 hollow=2 hollow=1,silent hollow=2,silent; do
+    load 0 "$url" "${few[@]}" --model-name "$model" -m synthetic:tiny --record hollow.h5 --force
+    is status ok
+    is failed 0
+    "$DLAB" export hollow.h5 --table requests >requests.csv || fail "export"
+    python3 - "$model" <<'PY' || fail "$model: the requests"
+import csv, math, sys
+rows = list(csv.DictReader(open("requests.csv")))
+made = [int(r["new_tokens"]) for r in rows]
+assert len(made) == 6 and min(made) == 0, made
+assert made.count(0) == (6 if "=1" in sys.argv[1] else 3), made
+assert all((r["t_first_ns"] in ("", "nan")) == (n == 0) for r, n in zip(rows, made)), rows
+PY
+    "$DLAB" show hollow.h5 | grep -q 'without usage' && fail "$model: an empty answer is said to be uncounted"
+done
+load 0 "$url" "${few[@]}" --model-name hollow=1
+[ -z "$(column ttft_p50)" ] || fail "nothing came, and has a first token"
+
 # ---- the tokenizer of the model served: a byte is a token, so that a chunk of four bytes has four
 load 0 "$url" "${few[@]}" --model-name pair,silent -m synthetic:tiny --record bytes.h5
 expect_rows bytes.h5 "96 96 30"
@@ -179,6 +198,7 @@ fails() { # MODEL PATTERN [ARG...]
     "$DLAB" show fail.h5 | grep -q "6 of 6 requests failed" || fail "$model: the record does not tell"
 }
 fails status=500 'status 500: .*told to'
+"$DLAB" show fail.h5 | grep -q -- '--prompt-as text -m MODEL' || fail "no way out of refused prompts of ids"
 fails status=429 'status 429'
 fails midway 'the connection broke'
 fails garbage 'a broken stream: .*no JSON'
@@ -222,6 +242,12 @@ cmp -s out shown || fail "show differs from what load printed"
 
 load 0 null:service=10ms --find-rate --rate 50 --goodput e2e:1s --requests 30 --warmup 0 --set batch.size=64
 says 'requests a second keep the objectives for 99 %'
+says '^note: 99 % takes at least 100 requests a run to tell, and a run had 30'
+load 0 null:service=10ms --find-rate --rate 50 --goodput e2e:1s --goodput-share 0.9 --requests 30 --warmup 0 --set batch.size=64
+grep -q '^note: ' err && fail "30 requests are said to be too few for 90 %"
+load 1 null: --prompts text --requests 3
+is status skipped
+says 'give -m MODEL'
 load 1 null:service=100ms --find-rate --rate 100 --goodput e2e:1ms --requests 2 --warmup 0 --set workload.arrivals=constant
 says 'no rate down to'
 
@@ -249,7 +275,14 @@ code=0
 wait "$pid" || code=$?
 [ "$code" = 130 ] || fail "interrupted: exit $code"
 is status truncated
-"$DLAB" show stopped.h5 >/dev/null || fail "the record of an interrupted load"
+"$DLAB" show stopped.h5 >shown || fail "the record of an interrupted load"
+grep -q -- --resume shown && fail "a load is said to be resumed"
+"$DLAB" load "$url" --model-name never --concurrency 2 --requests 2 --warmup 0 -o csv >out 2>err &
+pid=$!
+sleep 1
+kill -TERM "$pid" || fail "nothing to interrupt"
+wait "$pid" && fail "interrupted: exit 0"
+says 'interrupted before anything was measured'
 
 # ---- our own server: everything served, and counted as asked
 "$DLAB" serve -m synthetic:tiny --port 0 --batch 8 >served 2>&1 &

@@ -100,6 +100,10 @@ START_TEST(a_sweep_leaves_every_run_in_one_file)
             ck_assert_int_eq(p->runs[k]->repeat, (int)k);
             ck_assert_uint_eq(p->runs[k]->n_requests, i + 1);
             ck_assert_uint_eq(p->runs[k]->n_tokens, 4 * (i + 1));
+            const dlab_run *one = p->runs[k]; /* what has no memory does not say 0 */
+            ck_assert(one->mem_peak == -1 && one->pool_peak[DLAB_POOL_WEIGHTS] == -1 && one->kv_pool == -1);
+            ck_assert(one->kv_growths == -1 && one->kv_evictions == -1 && one->kv_copies == -1);
+            ck_assert(one->n_memory > 0 && one->memory[0].weights == -1 && one->steps[0].kv_reserved == -1);
             ck_assert_uint_eq(strlen(p->runs[k]->key), 16);
             ck_assert_ptr_nonnull(dlab_settings_get(&p->runs[k]->effective, "workload.prompt"));
         }

@@ -148,7 +148,9 @@ END_TEST
 
 START_TEST(bodies_that_are_no_json_object)
 {
-    refused("", "", "not valid JSON");
+    refused("", "", "the body is empty");
+    refused_as(false, NULL, 0, 400, "", "the body is empty");
+    refused("{\"prompt\": \"a\\u0000b\"}", "", "NUL character (\\u0000)");
     refused("{\"prompt\": ", "", "not valid JSON");
     refused("{\"prompt\": \"a\"} x", "", "not valid JSON");
     refused("{\"prompt\": \"a\", \"prompt\": \"b\"}", "", "duplicate");

@@ -350,12 +350,12 @@ START_TEST(text_prompts_without_a_tokenizer_are_refused)
     w.prompts = "text";
     ck_assert(dlab_workload_tokenizes(&w));
     ck_assert_int_eq(try_build(&w, &host, false, &r, &err), DLAB_EIMPOSSIBLE);
-    ck_assert_str_eq(err.msg, "workload.prompts: text needs a model that has a tokenizer");
+    ck_assert_str_eq(err.msg, "workload.prompts: text needs a model that has a tokenizer: give -m MODEL");
     ck_assert_int_eq(needs_of(&w, 4).max_prompt, 128); /* which the lengths tell */
     w.prompts = "sharegpt";
     check_impossible(&w, 4, "workload.prompts_file: prompts sharegpt needs a file");
     snprintf(w.prompts_file, sizeof w.prompts_file, "x.json");
-    check_impossible(&w, 4, "workload.prompts: sharegpt needs a model that has a tokenizer");
+    check_impossible(&w, 4, "workload.prompts: sharegpt needs a model that has a tokenizer: give -m MODEL");
     w.depth = 3;
     check_impossible(&w, 4,
                      "workload.depth: tokens before with workload.prompts sharegpt, whose prompts are the file's");

@@ -44,6 +44,29 @@ START_TEST(queue)
 }
 END_TEST
 
+/* Places are free, and live sequences hold most of the pool: what they wait for is room, where the batcher would let them in. */
+START_TEST(queue_for_room)
+{
+    shift(&run, 4000 * MS);
+    for (size_t i = 0; i < run.n_steps; i++) {
+        run.steps[i].waiting = 3;
+        run.steps[i].slots = 8;
+        run.steps[i].kv_reserved = 3 << 20;
+        run.steps[i].kv_free = 1 << 20;
+    }
+    ck_assert_int_eq(dlab_settings_set(&run.effective, "batch.mode", "static", NULL), DLAB_OK);
+    names(&run, DLAB_CAUSE_QUEUE, 0.8, WORDS("3 wait for one of 8 places"));
+    ck_assert_int_eq(dlab_settings_set(&run.effective, "batch.mode", "continuous", NULL), DLAB_OK);
+    names(&run, DLAB_CAUSE_QUEUE, 0.8,
+          WORDS("3 wait for room in the KV pool (kv.pool), of whose ", " used by 2 of 8 places"));
+    ck_assert_ptr_null(strstr(diagnose(&run).items[0].text, "gave its place back"));
+    run.steps[9].preempted = 27;
+    names(&run, DLAB_CAUSE_QUEUE, 0.8, WORDS("27 times a sequence gave its place back"));
+    for (size_t i = 0; i < run.n_steps; i++) run.steps[i].slots = 2;
+    names(&run, DLAB_CAUSE_QUEUE, 0.8, WORDS("3 wait for one of 2 places"));
+}
+END_TEST
+
 /* Four more came at once and never got in before the run was cut off: 4 × 1 s beside 2 × 1 s of service. */
 START_TEST(queue_of_those_never_admitted)
 {
@@ -405,6 +428,7 @@ int main(void)
     tcase_add_test(c, prefill);
     tcase_add_test(c, prefill_in_mixed_steps);
     tcase_add_test(c, queue);
+    tcase_add_test(c, queue_for_room);
     tcase_add_test(c, queue_of_those_never_admitted);
     tcase_add_test(c, kv_bandwidth);
     tcase_add_test(c, weight_bandwidth);

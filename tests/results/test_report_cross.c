@@ -99,6 +99,42 @@ START_TEST(equal_memory_does_not_cross)
 }
 END_TEST
 
+/* The same work a step: what differs is how many steps there are, and how full they are. */
+START_TEST(a_gap_of_schedulers_is_explained_by_their_steps)
+{
+    dlab_record r;
+    dlab_table t;
+    dlab_record_init(&r);
+    r.complete = true;
+    for (int i = 0; i < 2; i++) {
+        add_point(&r, (const char *[]){"batch.mode", i ? "continuous" : "static", NULL});
+        dlab_run *one = add_run(&r, &(batch_shape){.seqs = 4,
+                                                   .prompt = 8,
+                                                   .made = i ? 10 : 15,
+                                                   .ttft_ns = 5 * MS,
+                                                   .gap_ns = 5 * MS,
+                                                   .retains = true,
+                                                   .step_flops = 1e9,
+                                                   .step_bytes = 1e8});
+        for (size_t k = 0; !i && k < one->n_steps; k++) {
+            one->steps[k].slots = 8;
+            one->steps[k].pad_skipped = one->steps[k].rows;
+        }
+    }
+    build(&r, "metrics: [req_ps]\nbaseline: {batch.mode: static}\nratio: req_ps\n", &t);
+    const char *n = note_with(&t, "widest gap: ");
+    ck_assert_msg(strstr(n, "batch.mode=static has 1.50× the steps, 0.50 of its places used against 1.00, 50 % padding "
+                            "against none"),
+                  "%s", n);
+    ck_assert_ptr_null(strstr(n, "flops"));
+    dlab_table_free(&t);
+    build(&r, "metrics: [flops_token]\nbaseline: {batch.mode: static}\nratio: flops_token\n", &t);
+    ck_assert(!notes_say(&t, "the steps")); /* no time, no rate */
+    dlab_table_free(&t);
+    dlab_record_free(&r);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("report cross");
@@ -108,6 +144,7 @@ int main(void)
     tcase_add_test(c, memory_crosses_too);
     tcase_add_test(c, memory_crosses_along_the_axis_of_numbers);
     tcase_add_test(c, equal_memory_does_not_cross);
+    tcase_add_test(c, a_gap_of_schedulers_is_explained_by_their_steps);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
