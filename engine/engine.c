@@ -74,7 +74,8 @@ static void set_up_batch(dlab_engine *e)
     st->room = room_of;
     st->looks_up = r->kv.prefix_cache;
     st->refused.order = -1;
-    st->slack = r->store->shares ? r->kv.block_tokens : 0;
+    /* A pool without a bound of its own holds the whole batch at its longest: nobody is ever sent away. */
+    st->slack = r->store->shares && r->kv.pool_bytes > 0 ? r->kv.block_tokens : 0;
     st->ctx = e;
 }
 

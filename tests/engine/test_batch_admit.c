@@ -36,6 +36,34 @@ START_TEST(the_longest_request_is_let_in_and_no_longer_one)
 }
 END_TEST
 
+/* A pool of no size of its own is made for a whole batch at its longest: every place is taken as long as someone waits, in
+ * every store and mode. */
+START_TEST(a_pool_made_for_the_batch_leaves_no_place_empty)
+{
+    static const char *const plans[] = {"batch.size=4", "batch.size=4 kv.store=paged kv.block_size=8",
+                                        "batch.size=4 kv.store=paged kv.prefix_cache=true",
+                                        "batch.size=4 kv.store=none"};
+    enum { PLACES = 4, PROMPT = 24, NEW = 9, REQUESTS = 12 };
+    dlab_model *m = lab_model();
+    for (size_t i = 0; i < N_OF(plans); i++) {
+        dlab_engine *e = open_engine(m, plans[i], PLACES, PROMPT + NEW - 1, 0);
+        lab_log l = {0};
+        for (int64_t id = 0; id < REQUESTS; id++) lab_submit(e, id, PROMPT, NEW);
+        while (dlab_engine_busy(e)) {
+            dlab_engine_load before;
+            dlab_engine_get_load(e, &before);
+            const int64_t there = before.waiting + before.running;
+            const dlab_step st = lab_step(e, &l);
+            ck_assert_msg(st.seqs == (there < PLACES ? there : PLACES), "%s: %d of %d places in step %lld", plans[i],
+                          st.seqs, PLACES, (long long)l.steps);
+            ck_assert_int_eq(st.preempted, 0);
+        }
+        dlab_engine_destroy(e);
+    }
+    dlab_model_close(m);
+}
+END_TEST
+
 /* ---- looked up --------------------------------------------------------------------------------------------------------- */
 
 static dlab_status (*real_open)(void *ctx, int seq, int64_t extra, dlab_error *err);
@@ -141,6 +169,7 @@ int main(void)
     TCase *t = tcase_create("let in");
     tcase_set_timeout(t, 120);
     tcase_add_test(t, the_longest_request_is_let_in_and_no_longer_one);
+    tcase_add_test(t, a_pool_made_for_the_batch_leaves_no_place_empty);
     tcase_add_test(t, who_waits_for_room_is_not_looked_up_at_every_step);
     tcase_add_test(t, who_waits_comes_in_when_another_has_computed_its_prompt);
     tcase_add_test(t, cached_is_what_a_request_need_not_compute);
