@@ -178,11 +178,11 @@ START_TEST(a_long_run_that_gets_on_is_not_hung)
 {
     dlab_record r;
     const char *text = "name: t\nmodel: synthetic:tiny\nworkload: {prompt: 4, output: 64, requests: 60000}\n"
-                       "measure: {repeats: 1, warmup: 1, time_limit: 1500ms, hang_timeout: 700ms}\n";
+                       "measure: {repeats: 1, warmup: 1, time_limit: 4s, hang_timeout: 1500ms}\n";
     expect_ok(run_experiment(text, NULL, NULL, false, &r));
     ck_assert_msg(r.points[0].status == DLAB_RUN_TRUNCATED, "%s: %s", dlab_run_status_text(r.points[0].status),
                   r.points[0].reason);
-    ck_assert(r.points[0].runs[0]->t_end >= 1.5e9);
+    ck_assert(r.points[0].runs[0]->t_end >= 4e9);
     dlab_record_free(&r);
 }
 END_TEST
