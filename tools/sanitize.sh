@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 preset=${1:-}
 case $preset in
 asan) select=(--exclude-regex 'cli/test_(kv_quality|exact_ppl|exact_greedy|readme|fetch_model|includes|serve_model)') ;;
-tsan) select=(--tests-regex '^(base|kernels|engine)/|^harness/test_serve_host$' --exclude-regex 'engine/test_(kv_content|kv_exact|exact)$') ;;
+tsan) select=(--tests-regex '^(base|kernels|engine)/|^harness/test_serve_host$' --exclude-regex 'engine/test_(kv_content|kv_exact|exact|swap|swap_walk)$') ;;
 *) die "which sanitizer? asan or tsan" ;;
 esac
 
