@@ -192,20 +192,6 @@ static dlab_status measure_repeats(const dlab_bench_opts *o, dlab_session *s, co
     return DLAB_OK;
 }
 
-static dlab_status effective_plan(const dlab_session *s, dlab_plan *plan, dlab_error *err)
-{
-    size_t n = 0;
-    const dlab_param *table = dlab_plan_params(&n);
-    dlab_settings settings = {0};
-    dlab_status st = dlab_session_settings(s, &settings, err);
-    for (size_t i = 0; st == DLAB_OK && i < n; i++) {
-        const char *value = dlab_settings_get(&settings, table[i].key);
-        if (value) st = dlab_param_set(&table[i], plan, value, err);
-    }
-    dlab_settings_free(&settings);
-    return st;
-}
-
 static void say_line(void *ctx, const char *line)
 {
     (void)ctx;
@@ -231,7 +217,7 @@ static dlab_status run_cell(const dlab_bench_opts *o, const dlab_model *m, const
                               .interrupted = interrupted};
     dlab_session *s = NULL;
     dlab_status st = dlab_session_create(&opts, &s, err);
-    if (st == DLAB_OK) st = effective_plan(s, &out->plan, err);
+    if (st == DLAB_OK) out->plan = *dlab_session_plan(s);
     if (st == DLAB_OK) dlab_calibration_ensure(&out->plan, interrupted, say_line, NULL);
     if (st == DLAB_OK) st = dlab_bench_peer_begin(o, interrupted, out, err);
     if (st == DLAB_OK) st = measure_repeats(o, s, &p, interrupted, out, err);

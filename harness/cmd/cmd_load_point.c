@@ -180,20 +180,6 @@ static dlab_status run_once(dlab_load *l, dlab_session *s, size_t at, int64_t re
     return st != DLAB_OK ? st : kept;
 }
 
-static dlab_status effective_plan(const dlab_session *s, dlab_plan *plan, dlab_error *err)
-{
-    size_t n = 0;
-    const dlab_param *table = dlab_plan_params(&n);
-    dlab_settings settings = {0};
-    dlab_status st = dlab_session_settings(s, &settings, err);
-    for (size_t i = 0; st == DLAB_OK && i < n; i++) {
-        const char *value = dlab_settings_get(&settings, table[i].key);
-        if (value) st = dlab_param_set(&table[i], plan, value, err);
-    }
-    dlab_settings_free(&settings);
-    return st;
-}
-
 static dlab_status find_key(const dlab_load *l, const dlab_plan *plan, const dlab_workload *w, char key[17],
                             dlab_error *err)
 {
@@ -214,8 +200,7 @@ static dlab_status run_all(dlab_load *l, const dlab_point *p, size_t at, tally *
     for (int64_t i = 0; i < m->repeats; i++) {
         if (!s) DLAB_TRY_DONE(st, open_session(l, p, &s, err));
         if (i == 0) {
-            dlab_plan plan = p->plan;
-            DLAB_TRY_DONE(st, effective_plan(s, &plan, err));
+            const dlab_plan plan = *dlab_session_plan(s);
             if (strcmp(l->target.ops->name, "engine") == 0)
                 dlab_calibration_ensure(&plan, l->interrupted, say_line, &l->progress);
             DLAB_TRY_DONE(st, find_key(l, &plan, &p->workload, key, err));

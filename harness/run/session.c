@@ -148,6 +148,7 @@ void dlab_session_destroy(dlab_session *s)
     free(s);
 }
 
+const dlab_plan *dlab_session_plan(const dlab_session *s) { return s->target->ops->plan(s->target); }
 const dlab_requests *dlab_session_requests(const dlab_session *s) { return &s->requests; }
 
 /* What workload.requests counts: requests that follow no other. */

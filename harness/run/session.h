@@ -29,6 +29,8 @@ typedef struct {
 /* Creates the target for the workload: DLAB_EIMPOSSIBLE and DLAB_EOOM come from there. */
 dlab_status dlab_session_create(const dlab_session_opts *opts, dlab_session **out, dlab_error *err);
 void dlab_session_destroy(dlab_session *s);
+/* Effective values of the plan; the session's. */
+const dlab_plan *dlab_session_plan(const dlab_session *s);
 /* Effective values of every key that shapes a run. */
 dlab_status dlab_session_settings(const dlab_session *s, dlab_settings *out, dlab_error *err);
 /* What it sends in each run. */
