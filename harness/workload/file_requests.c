@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "harness/workload/workload_parts.h"
 
 void dlab_file_requests_free(dlab_file_requests *t)
@@ -11,28 +12,19 @@ void dlab_file_requests_free(dlab_file_requests *t)
     *t = (dlab_file_requests){0};
 }
 
-/* Room for `more` behind n of `bytes` each; twice as much as there was, at least. */
-static dlab_status reserve(void **at, size_t *room, size_t n, size_t more, size_t bytes, const char *name,
-                           dlab_error *err)
+static dlab_status no_memory(const dlab_file_requests *t, dlab_error *err)
 {
-    if (more <= *room - n) return DLAB_OK;
-    size_t want = *room < 64 ? 64 : *room * 2;
-    if (want < n + more) want = n + more;
-    void *bigger = realloc(*at, want * bytes);
-    if (!bigger) return DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for its requests", name);
-    *at = bigger;
-    *room = want;
-    return DLAB_OK;
+    return DLAB_FAIL(err, DLAB_EOOM, "%s: no memory for its requests", t->name);
 }
 
 dlab_status dlab_file_requests_add(dlab_file_requests *t, const dlab_file_request *r, dlab_error *err)
 {
-    void *at = t->items;
     if (t->n >= (size_t)DLAB_REQUESTS_MAX) {
         return DLAB_FAIL(err, DLAB_EOOM, "%s: more than %lld requests; take a part of it with workload.requests",
                          t->name, (long long)DLAB_REQUESTS_MAX);
     }
-    DLAB_TRY(reserve(&at, &t->room, t->n, 1, sizeof *t->items, t->name, err));
+    void *at = dlab_grow(t->items, t->n + 1, &t->room, sizeof *t->items);
+    if (!at) return no_memory(t, err);
     t->items = at;
     t->items[t->n++] = *r;
     if (!r->later) t->conversations++;
@@ -41,8 +33,9 @@ dlab_status dlab_file_requests_add(dlab_file_requests *t, const dlab_file_reques
 
 dlab_status dlab_file_requests_add_ids(dlab_file_requests *t, const int32_t *ids, size_t n, dlab_error *err)
 {
-    void *at = t->ids;
-    DLAB_TRY(reserve(&at, &t->room_ids, t->n_ids, n, sizeof *t->ids, t->name, err));
+    if (n == 0) return DLAB_OK;
+    void *at = dlab_grow(t->ids, t->n_ids + n, &t->room_ids, sizeof *t->ids);
+    if (!at) return no_memory(t, err);
     t->ids = at;
     memcpy(t->ids + t->n_ids, ids, n * sizeof *ids);
     t->n_ids += n;
@@ -51,8 +44,8 @@ dlab_status dlab_file_requests_add_ids(dlab_file_requests *t, const int32_t *ids
 
 dlab_status dlab_file_requests_add_hash(dlab_file_requests *t, uint64_t hash, dlab_error *err)
 {
-    void *at = t->hashes;
-    DLAB_TRY(reserve(&at, &t->room_hashes, t->n_hashes, 1, sizeof *t->hashes, t->name, err));
+    void *at = dlab_grow(t->hashes, t->n_hashes + 1, &t->room_hashes, sizeof *t->hashes);
+    if (!at) return no_memory(t, err);
     t->hashes = at;
     t->hashes[t->n_hashes++] = hash;
     return DLAB_OK;
